@@ -1,0 +1,8 @@
+//! The agent acts for one site: it boots, commands and admits nodes as the server decided. It never sees Postgres and keeps nothing it cannot lose.
+
+pub mod blobs; // Content-addressed cache of images and bundles
+pub mod bmc; // Power and boot order through Redfish
+pub mod boot; // DHCP, TFTP, HTTP boot and the iPXE script
+pub mod cluster; // Admission to Slurm
+pub mod ssh; // The one way to command a node
+pub mod work; // Leases jobs, acts, reports

@@ -1,0 +1,171 @@
+//! Clusters: where nodes are admitted, and what a scheduler is told about a node. Told from the hardware profile, never from facts: a node
+//! that lost a GPU must be refused by the scheduler, not described as smaller.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profiles::HardwareProfile;
+
+/// A cluster as declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClusterSpec {
+    Slurm(SlurmCluster),
+}
+
+/// A Slurm controller that the site's agent reaches with `scontrol`, and the directory of its included files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmCluster {
+    /// The site whose agent talks to it.
+    pub site: String,
+    /// slurm.conf that `scontrol` uses on the agent's host.
+    pub conf: String,
+    /// Directory of `muster-nodes.conf`, `muster-gres.conf` and `muster-topology.conf`, included by slurm.conf.
+    pub include_dir: String,
+    pub partition: String,
+    /// Address nodes reach the controller at; `${cluster_address}` in stacks.
+    pub address: String,
+}
+
+/// One node as the scheduler must know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlurmNode {
+    pub name: String,
+    pub address: IpAddr,
+    pub sockets: u32,
+    pub cores_per_socket: u32,
+    pub threads_per_core: u32,
+    /// MiB.
+    pub real_memory: u64,
+    /// (model, count), empty on CPU nodes.
+    pub gpus: Option<(String, u32)>,
+    pub features: Vec<String>,
+    /// The switch its topology line belongs to: the rack.
+    pub switch: Option<String>,
+}
+
+impl SlurmNode {
+    /// What the scheduler is told of a node with this profile.
+    pub fn new(name: &str, address: IpAddr, profile: &HardwareProfile, switch: Option<String>, features: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            sockets: profile.sockets,
+            cores_per_socket: profile.cores_per_socket,
+            threads_per_core: profile.threads_per_core,
+            real_memory: profile.schedulable_memory_mib,
+            gpus: profile.gpus.as_ref().map(|gpus| (gpus.model.to_lowercase().replace(' ', "_"), gpus.count)),
+            features,
+            switch,
+        }
+    }
+
+    /// CPUs the controller must see.
+    pub fn cpus(&self) -> u32 {
+        self.sockets * self.cores_per_socket * self.threads_per_core
+    }
+}
+
+const HEADER: &str = "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
+
+/// `muster-nodes.conf`: one NodeName line per node and the partition over them (slurm.conf(5)).
+///
+/// A partition without nodes is legal, so an empty cluster stays a valid one.
+pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
+    let mut text = HEADER.to_owned();
+    for node in nodes {
+        write!(
+            text,
+            "NodeName={} NodeAddr={} Sockets={} CoresPerSocket={} ThreadsPerCore={} RealMemory={}",
+            node.name, node.address, node.sockets, node.cores_per_socket, node.threads_per_core, node.real_memory
+        )
+        .expect("writing to a string cannot fail");
+        if let Some((model, count)) = &node.gpus {
+            write!(text, " Gres=gpu:{model}:{count}").expect("writing to a string cannot fail");
+        }
+        if !node.features.is_empty() {
+            write!(text, " Feature={}", node.features.join(",")).expect("writing to a string cannot fail");
+        }
+        text.push_str(" State=UNKNOWN\n");
+    }
+    if !nodes.is_empty() {
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        writeln!(text, "PartitionName={partition} Nodes={} Default=YES MaxTime=INFINITE State=UP", names.join(","))
+            .expect("writing to a string cannot fail");
+    }
+    text
+}
+
+/// `muster-gres.conf`: device files per GPU node; a count alone registers no GPU and drains the node (gres.conf(5)).
+pub fn render_gres(nodes: &[SlurmNode]) -> String {
+    let mut text = HEADER.to_owned();
+    for node in nodes {
+        if let Some((model, count)) = &node.gpus {
+            let last = count.saturating_sub(1);
+            writeln!(text, "NodeName={} Name=gpu Type={model} File=/dev/nvidia[0-{last}]", node.name)
+                .expect("writing to a string cannot fail");
+        }
+    }
+    text
+}
+
+/// `muster-topology.conf`: one leaf switch per rack (topology.conf(5)).
+pub fn render_topology(nodes: &[SlurmNode]) -> String {
+    let mut switches: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
+    for node in nodes {
+        if let Some(switch) = &node.switch {
+            switches.entry(switch).or_default().push(&node.name);
+        }
+    }
+    let mut text = HEADER.to_owned();
+    for (switch, names) in switches {
+        writeln!(text, "SwitchName={switch} Nodes={}", names.join(",")).expect("writing to a string cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str) -> SlurmNode {
+        SlurmNode {
+            name: name.into(),
+            address: "10.77.0.11".parse().unwrap(),
+            sockets: 2,
+            cores_per_socket: 56,
+            threads_per_core: 2,
+            real_memory: 2_000_000,
+            gpus: Some(("h100".into(), 8)),
+            features: vec!["stack_abc".into()],
+            switch: Some("r1".into()),
+        }
+    }
+
+    #[test]
+    fn renders_what_slurm_reads() {
+        let nodes = [node("n1"), node("n2")];
+        insta::assert_snapshot!(format!("{}---\n{}---\n{}", render_nodes(&nodes, "gpu"), render_gres(&nodes), render_topology(&nodes)), @"
+        # Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.
+        NodeName=n1 NodeAddr=10.77.0.11 Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2000000 Gres=gpu:h100:8 Feature=stack_abc State=UNKNOWN
+        NodeName=n2 NodeAddr=10.77.0.11 Sockets=2 CoresPerSocket=56 ThreadsPerCore=2 RealMemory=2000000 Gres=gpu:h100:8 Feature=stack_abc State=UNKNOWN
+        PartitionName=gpu Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+        ---
+        # Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.
+        NodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-7]
+        NodeName=n2 Name=gpu Type=h100 File=/dev/nvidia[0-7]
+        ---
+        # Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.
+        SwitchName=r1 Nodes=n1,n2
+        ");
+    }
+
+    #[test]
+    fn an_empty_cluster_has_no_partition_line() {
+        assert_eq!(render_nodes(&[], "gpu"), HEADER);
+    }
+}

@@ -1,0 +1,64 @@
+//! One type per kind of id, so that a node's id can never be passed where a claim's is meant. All are UUIDv7.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "sqlx", derive(sqlx::Type), sqlx(transparent))]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// A new id, ordered by the time it was made.
+            #[expect(clippy::new_without_default, reason = "an id is made on purpose, never by default")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map(Self)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// One server: BMC, NICs, disks, GPUs.
+    NodeId,
+    /// A declared object: site, rack, subnet, profile, image, stack, suite, cluster, pool, credential.
+    ObjectId,
+    /// One node bound to one pool.
+    ClaimId,
+    /// Something long that was asked for.
+    OperationId,
+    /// One unit of work leased to an agent.
+    JobId,
+    /// The right to do one thing to one node.
+    PermitId,
+    /// One row of the append-only history.
+    EventId,
+    /// The process that acts for a site.
+    AgentId,
+    /// One run of a suite on a node.
+    GateRunId,
+    /// An API token.
+    TokenId,
+    /// A person.
+    UserId,
+}

@@ -1,0 +1,16 @@
+//! The domain of Muster: words, rules and messages. Pure by decision: nothing here does I/O, is async, or reads a clock,
+//! so every rule can be tested by calling it.
+
+pub mod claims; // One node bound to one pool
+pub mod clock; // Time as a value
+pub mod clusters; // Where nodes are admitted, and what a scheduler is told about them
+pub mod facts; // What inspection observed on a node
+pub mod gates; // Gate criteria and verdicts
+pub mod ids; // One type per kind of id
+pub mod images; // OS disk images and their manifests
+pub mod lifecycle; // The states of a node and every legal move
+pub mod permits; // The right to power, image or wipe one node once
+pub mod profiles; // What a hardware model must have
+pub mod stacks; // Pins over an image, their lock, and the plan a node converges to
+pub mod values; // MAC addresses, digests, names, secrets: parsed once, valid ever after
+pub mod wire; // Messages between server, agent and muster-node

@@ -1,0 +1,1 @@
+//! The states of a node and every legal move.

@@ -1,0 +1,97 @@
+//! Permits: the right to power, image or wipe one node, for one operation. The bytes that are signed, and how they are checked.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::node::Challenge;
+
+/// What a permit is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PermitKind {
+    Power,
+    Image,
+    Wipe,
+}
+
+impl PermitKind {
+    /// As stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Power => "power",
+            Self::Image => "image",
+            Self::Wipe => "wipe",
+        }
+    }
+}
+
+/// Why a signature was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PermitError {
+    #[error("the permit key or signature is not base64 of the right length")]
+    Malformed,
+    #[error("the permit's signature is not the server's")]
+    NotSigned,
+}
+
+/// The canonical bytes a permit's signature covers: a domain word and the challenge in a fixed field order.
+pub fn signed_bytes(kind: PermitKind, challenge: &Challenge) -> Vec<u8> {
+    let mut bytes = format!("muster permit v1 {}\n", kind.as_str()).into_bytes();
+    bytes.extend(serde_json::to_vec(challenge).expect("a challenge holds only strings and numbers"));
+    bytes
+}
+
+/// Signs a challenge: the server, after the permit was found valid and marked.
+pub fn sign(key: &SigningKey, kind: PermitKind, challenge: &Challenge) -> String {
+    STANDARD.encode(key.sign(&signed_bytes(kind, challenge)).to_bytes())
+}
+
+/// Verifies the server's signature: muster-node, before the first byte is written.
+///
+/// # Errors
+/// [`PermitError`] when key or signature cannot be read or do not fit.
+pub fn verify(public_key: &str, kind: PermitKind, challenge: &Challenge, signature: &str) -> Result<(), PermitError> {
+    let key: [u8; 32] = decode(public_key)?;
+    let signature: [u8; 64] = decode(signature)?;
+    let key = VerifyingKey::from_bytes(&key).map_err(|_| PermitError::Malformed)?;
+    key.verify_strict(&signed_bytes(kind, challenge), &Signature::from_bytes(&signature))
+        .map_err(|_| PermitError::NotSigned)
+}
+
+fn decode<const N: usize>(text: &str) -> Result<[u8; N], PermitError> {
+    let bytes = STANDARD.decode(text).map_err(|_| PermitError::Malformed)?;
+    bytes.try_into().map_err(|_| PermitError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{JobId, NodeId, OperationId, PermitId};
+
+    #[test]
+    fn only_the_same_kind_and_challenge_verify() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let public = STANDARD.encode(key.verifying_key().as_bytes());
+        let challenge = Challenge {
+            protocol: 1,
+            permit: PermitId::new(),
+            operation: OperationId::new(),
+            job: JobId::new(),
+            attempt: 1,
+            node: NodeId::new(),
+            epoch: 3,
+            boot_id: "b".into(),
+            chassis_serial: None,
+            disk_serials: vec!["S1".into()],
+            nonce: "00".into(),
+        };
+        let signature = sign(&key, PermitKind::Image, &challenge);
+        assert_eq!(verify(&public, PermitKind::Image, &challenge, &signature), Ok(()));
+        assert_eq!(verify(&public, PermitKind::Wipe, &challenge, &signature), Err(PermitError::NotSigned));
+        let other = Challenge { disk_serials: vec!["S2".into()], ..challenge.clone() };
+        assert_eq!(verify(&public, PermitKind::Image, &other, &signature), Err(PermitError::NotSigned));
+        assert_eq!(verify("!", PermitKind::Image, &challenge, &signature), Err(PermitError::Malformed));
+    }
+}

@@ -1,0 +1,207 @@
+//! Stacks: pins over an image, the lock that resolves them, and the plan that a node converges to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::values::Digest;
+use crate::wire::node::Marker;
+
+/// A stack as its author writes it; immutable once published under `name` and `version`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackSpec {
+    pub version: String,
+    /// The image (by name) it lies over.
+    pub image: String,
+    /// Wanted packages with exact versions, epoch included.
+    #[serde(default)]
+    pub packages: BTreeMap<String, String>,
+    /// Packages that must not be there.
+    #[serde(default)]
+    pub absent: Vec<String>,
+    #[serde(default)]
+    pub files: Vec<FileItem>,
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, String>,
+    #[serde(default)]
+    pub modules_load: Vec<String>,
+    #[serde(default)]
+    pub modules_blacklist: Vec<String>,
+    /// Items of the kernel command line: `name` or `name=value`. A change needs a reboot.
+    #[serde(default)]
+    pub kernel_args: Vec<String>,
+    #[serde(default)]
+    pub limits: Vec<LimitItem>,
+    #[serde(default)]
+    pub services: Vec<ServiceItem>,
+    /// The lock, once `muster stack lock` made it. A stack without one cannot be used by a pool.
+    #[serde(default)]
+    pub lock: Option<StackLock>,
+}
+
+/// A file the stack owns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileItem {
+    pub path: String,
+    /// Octal, as `"0644"`.
+    pub mode: String,
+    #[serde(default = "root")]
+    pub owner: String,
+    #[serde(default = "root")]
+    pub group: String,
+    pub content: Vec<Part>,
+}
+
+fn root() -> String {
+    "root".into()
+}
+
+/// A piece of a file's content. No template language: typed values only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    Text(String),
+    /// `hostname`, `address`, `agent_address`, `cluster_address`, or `label:NAME`.
+    Value(String),
+    /// A credential by name; its content (base64 where it is binary) travels only over the SSH channel.
+    Secret(String),
+}
+
+/// One line of limits.d.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitItem {
+    pub domain: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub item: String,
+    pub value: String,
+}
+
+/// A systemd unit and how it must be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceItem {
+    pub name: String,
+    pub enabled: bool,
+    pub running: bool,
+    /// Paths whose change restarts the unit.
+    #[serde(default)]
+    pub restart_on: Vec<String>,
+}
+
+/// The whole closure of a stack over one image, resolved by the distribution's own resolver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StackLock {
+    pub image_digest: Digest,
+    pub arch: String,
+    /// Every package to install or upgrade, sorted by name.
+    pub packages: Vec<LockedPackage>,
+}
+
+impl StackLock {
+    /// The version operators see.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(self).expect("a lock holds only strings and numbers"))
+    }
+}
+
+/// One package of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedPackage {
+    pub name: String,
+    pub version: String,
+    pub arch: String,
+    pub size: u64,
+    pub sha256: Digest,
+    /// File name in the bundle's flat repository.
+    pub filename: String,
+}
+
+/// What a node must be, resolved for that node. Holds secrets: it is built when it is sent, and never stored or logged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergePlan {
+    pub lock: Digest,
+    /// `http://AGENT:8090/boot/v1/bundle/<lock digest hex>`; signed by nobody, so every package's digest is in `packages`.
+    pub repository: String,
+    pub packages: Vec<LockedPackage>,
+    pub absent: Vec<String>,
+    pub files: Vec<PlannedFile>,
+    pub sysctl: BTreeMap<String, String>,
+    pub modules_load: Vec<String>,
+    pub modules_blacklist: Vec<String>,
+    pub kernel_args: Vec<String>,
+    pub limits: Vec<LimitItem>,
+    pub services: Vec<ServiceItem>,
+    /// `muster:<node>:<epoch>`, renewed on every converge.
+    pub principal: String,
+    pub user_ca: String,
+    pub marker: Marker,
+    /// `true`: print what would change and its reboot class, touch nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// A file with its content for this node.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedFile {
+    pub path: String,
+    pub mode: String,
+    pub owner: String,
+    pub group: String,
+    /// Base64.
+    pub content: String,
+    /// Whether reports show only a keyed hash of it.
+    pub secret: bool,
+}
+
+impl std::fmt::Debug for PlannedFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let PlannedFile { path, mode, secret, .. } = self;
+        f.debug_struct("PlannedFile").field("path", path).field("mode", mode).field("secret", secret).finish_non_exhaustive()
+    }
+}
+
+/// What converge found and did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvergeReport {
+    pub lock: Digest,
+    pub items: Vec<ItemReport>,
+    /// Items that hold only after a reboot; empty when none does.
+    pub reboot_for: Vec<String>,
+}
+
+impl ConvergeReport {
+    /// Whether the node is what its plan says, with nothing left to do.
+    pub fn clean(&self) -> bool {
+        self.reboot_for.is_empty() && self.items.iter().all(|item| item.outcome == ItemOutcome::Unchanged)
+    }
+}
+
+/// One item of a converge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ItemReport {
+    /// `package slurmd`, `file /etc/chrony/chrony.conf`, `sysctl vm.swappiness`…
+    pub item: String,
+    pub outcome: ItemOutcome,
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemOutcome {
+    Unchanged,
+    Changed,
+    /// Differs, and was left alone (dry run, or it waits for a reboot).
+    Differs,
+}

@@ -1,0 +1,194 @@
+//! Values that are parsed once at the edge and valid ever after.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// Why a text is not the value it claims to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct InvalidValue {
+    /// The kind of value that was expected.
+    pub what: &'static str,
+    /// What is wrong, in words that say how to mend it.
+    pub why: String,
+}
+
+fn invalid(what: &'static str, why: impl Into<String>) -> InvalidValue {
+    InvalidValue { what, why: why.into() }
+}
+
+/// Gives a parsed value its JSON form: the text it was parsed from.
+macro_rules! as_text {
+    ($name:ident) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+/// An Ethernet address, shown as `52:54:00:12:34:56`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl FromStr for Mac {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let separated = text.len() == 17 && text.as_bytes().iter().skip(2).step_by(3).all(|b| matches!(b, b':' | b'-'));
+        let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        let mut bytes = [0; 6];
+        match separated && hex::decode_to_slice(&hex, &mut bytes).is_ok() {
+            true => Ok(Self(bytes)),
+            false => Err(invalid("MAC address", format!("{text:?} is not six hex pairs such as 52:54:00:12:34:56"))),
+        }
+    }
+}
+as_text!(Mac);
+
+/// A SHA-256 digest, shown as `sha256:<64 hex>`. It names a blob.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of bytes held in memory.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 64 hex digits alone, as used in paths.
+    pub fn hex(&self) -> String {
+        hex::encode(self.0)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bytes = [0; 32];
+        let hex = text.strip_prefix("sha256:").unwrap_or_default();
+        hex::decode_to_slice(hex, &mut bytes)
+            .map_err(|_| invalid("digest", "expected sha256: followed by 64 hex digits".to_owned()))?;
+        Ok(Self(bytes))
+    }
+}
+as_text!(Digest);
+
+/// A name people and Terraform use: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`, and never something that reads as a UUID.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// The text of the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = InvalidValue;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let chars_fit = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if text.is_empty() || text.len() > 63 || !chars_fit || text.starts_with('-') || text.ends_with('-') {
+            let why = "1 to 63 of a-z, 0-9 and -, starting and ending with a letter or digit";
+            return Err(invalid("name", why));
+        }
+        if uuid::Uuid::parse_str(text).is_ok() {
+            return Err(invalid("name", "a name must not read as a UUID"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+as_text!(Name);
+
+/// Text that must not be seen: it prints as dots, never compares, and is only read by [`Secret::reveal`].
+///
+/// It does serialise, because secrets travel to agents in jobs and to nodes over the pinned SSH channel; types that hold one are
+/// never stored or logged as they are.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret at the edge where it enters.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The secret itself; every call is a place to review.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("••••••")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mac_reads_both_separators_and_prints_one() {
+        assert_eq!("52-54-00-AB-cd-01".parse::<Mac>().unwrap().to_string(), "52:54:00:ab:cd:01");
+        for bad in ["", "52:54:00:ab:cd", "5254.00ab.cd01", "52:54:00:ab:cd:0g", "525400abcd01xxxxx"] {
+            assert!(bad.parse::<Mac>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_dns_like_and_not_a_uuid() {
+        assert!("gpu-a1".parse::<Name>().is_ok());
+        for bad in ["", "-a", "a-", "A", "a_b", "a.b", &"a".repeat(64), "0197b0f2-9a3c-7000-8000-000000000000"] {
+            assert!(bad.parse::<Name>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_digest_round_trips_and_a_secret_does_not_print() {
+        let digest = Digest::of(b"muster");
+        assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
+        assert!("sha256:00".parse::<Digest>().is_err());
+        assert_eq!(format!("{:?}", Secret::new("hunter2")), "••••••");
+    }
+}

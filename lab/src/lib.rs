@@ -1,0 +1,17 @@
+//! The virtual rack: QEMU machines with stateful Redfish BMCs in a network namespace of their own, and a real Slurm controller
+//! beside them. Nothing in here knows how Muster works inside: to Muster the rack is hardware, to the rack Muster is a stranger.
+//!
+//! Everything a rack starts lives in its namespace, so the kernel itself can say what belongs to it: that is how
+//! [`rack::clean`] finds what a killed run left behind.
+
+pub mod bmc; // A Redfish service per machine, with faults on request
+pub mod control; // The rack from outside its process: a unix socket and its client
+pub mod error; // What can go wrong in the lab
+pub mod machine; // One QEMU machine: power, firmware settings, console, disks, faults
+pub mod plan; // What a rack is made of
+pub mod rack; // The namespace, its network, and everything in it
+pub mod slurm; // munged and slurmctld inside the namespace
+
+pub use error::LabError;
+pub use plan::RackPlan;
+pub use rack::Rack;

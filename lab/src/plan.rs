@@ -1,0 +1,265 @@
+//! What a rack is made of. A plan is a JSON document (`rack.json`), checked whole before anything is built from it.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use muster_core::values::{Mac, Name, Secret};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::LabError;
+
+/// The gateway of the provisioning network: the address of `br0`, where server, agent and Slurm listen.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The rack's own address on the out-of-band network `bmc0`, a /24.
+pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
+/// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
+const MAX_MACHINES: usize = 32;
+
+/// A rack.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RackPlan {
+    /// How guests run.
+    #[serde(default)]
+    pub accel: AccelPlan,
+    /// The machines, in rack order.
+    pub machines: Vec<MachinePlan>,
+}
+
+/// How guests run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccelPlan {
+    /// KVM when a probe guest really runs under it, else TCG.
+    #[default]
+    Probe,
+    /// KVM, unprobed.
+    Kvm,
+    /// Emulation.
+    Tcg,
+}
+
+/// One machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachinePlan {
+    /// Its name in the rack; only the lab uses it.
+    pub name: Name,
+    /// Its firmware.
+    pub firmware: FirmwareKind,
+    /// Virtual CPUs; one is the fastest where guests are emulated on few cores.
+    pub vcpus: u8,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// The MAC of its one network card, which it boots from.
+    pub mac: Mac,
+    /// SMBIOS system serial; board and chassis serials are derived from it.
+    pub serial: String,
+    /// SMBIOS system UUID.
+    pub uuid: Uuid,
+    /// SMBIOS manufacturer.
+    pub manufacturer: String,
+    /// SMBIOS product name.
+    pub product: String,
+    /// Its BMC; a machine without one has a power button that a person presses.
+    pub bmc: Option<BmcPlan>,
+    /// Its disks, in the order of their PCI addresses.
+    pub disks: Vec<DiskPlan>,
+}
+
+/// A machine's firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirmwareKind {
+    /// SeaBIOS.
+    Bios,
+    /// OVMF with variables that persist.
+    Uefi,
+}
+
+/// A BMC.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BmcPlan {
+    /// Where it listens, port 443.
+    pub address: Ipv4Addr,
+    /// The factory account.
+    pub user: String,
+    /// Its password.
+    pub password: Secret,
+    /// How long after an accepted reset the power changes, in milliseconds: real BMCs answer first.
+    pub reset_delay_ms: u64,
+    /// Failed logins after which an account is locked; 0 never locks.
+    pub lockout_threshold: u32,
+    /// How long a locked account stays locked, in seconds.
+    pub lockout_s: u64,
+}
+
+/// A disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskPlan {
+    /// How it is attached.
+    pub kind: DiskKind,
+    /// Its serial: 1 to 20 letters, digits and dashes.
+    pub serial: String,
+    /// Its size in GiB; the file behind it is sparse.
+    pub size_gib: u32,
+}
+
+/// How a disk is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskKind {
+    /// virtio-blk: `/dev/vdX`.
+    Virtio,
+    /// NVMe behind a PCIe root port, so that it has a link.
+    Nvme,
+}
+
+impl MachinePlan {
+    /// Whether a person has to press its power button.
+    pub fn manual_power(&self) -> bool {
+        self.bmc.is_none()
+    }
+}
+
+impl RackPlan {
+    /// The rack of the demo and the end-to-end test: one UEFI and one BIOS machine with a BMC each, one BIOS machine without,
+    /// each with a decoy disk first and two NVMe disks. Passwords are made anew for each plan.
+    pub fn reference() -> Self {
+        let bmc = |last| Some(BmcPlan::factory(Ipv4Addr::new(10, 77, 1, last)));
+        Self {
+            accel: AccelPlan::Probe,
+            machines: vec![
+                reference_machine(1, FirmwareKind::Uefi, 2048, bmc(11)),
+                reference_machine(2, FirmwareKind::Bios, 2048, bmc(12)),
+                reference_machine(3, FirmwareKind::Bios, 1024, None),
+            ],
+        }
+    }
+
+    /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
+    pub fn validate(&self) -> Result<(), LabError> {
+        let refuse = |why: String| Err(LabError::Plan(why));
+        if self.machines.is_empty() || self.machines.len() > MAX_MACHINES {
+            return refuse(format!("a rack holds 1 to {MAX_MACHINES} machines"));
+        }
+        let (mut unique, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        for machine in &self.machines {
+            let own = [machine.name.to_string(), machine.mac.to_string(), machine.uuid.to_string(), machine.serial.clone()];
+            let disks = machine.disks.iter().map(|disk| disk.serial.clone());
+            for word in own.into_iter().chain(disks) {
+                if !unique.insert(word.clone()) {
+                    return refuse(format!("{word} appears twice"));
+                }
+            }
+            machine.validate().map_err(|why| LabError::Plan(format!("{}: {why}", machine.name)))?;
+            let Some(bmc) = &machine.bmc else { continue };
+            let oob = bmc.address.octets()[..3] == BMC_GATEWAY.octets()[..3] && bmc.address != BMC_GATEWAY;
+            if !oob || !addresses.insert(bmc.address) {
+                return refuse(format!("{}: BMC addresses are distinct and inside 10.77.1.0/24, not .1", machine.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BmcPlan {
+    /// A BMC as it leaves the factory, with a password of its own.
+    pub fn factory(address: Ipv4Addr) -> Self {
+        Self {
+            address,
+            user: "admin".to_owned(),
+            password: Secret::new(hex::encode(rand::random::<[u8; 10]>())),
+            reset_delay_ms: 500,
+            lockout_threshold: 5,
+            lockout_s: 60,
+        }
+    }
+}
+
+impl MachinePlan {
+    fn validate(&self) -> Result<(), String> {
+        let plain = |text: &str, max: usize| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ' ');
+            !text.trim().is_empty() && text.len() <= max && text.chars().all(fits)
+        };
+        if self.name.as_str().len() > 32 {
+            return Err("a machine's name has at most 32 characters".to_owned());
+        }
+        for text in [&self.serial, &self.manufacturer, &self.product] {
+            if !plain(text, 48) {
+                return Err(format!("{text:?}: 1 to 48 letters, digits, dots, dashes and spaces"));
+            }
+        }
+        if !(1..=64).contains(&self.vcpus) || !(256..=1_048_576).contains(&self.memory_mib) {
+            return Err("1 to 64 CPUs and 256 MiB to 1 TiB of memory".to_owned());
+        }
+        if self.mac.0[0] & 1 == 1 {
+            return Err(format!("{} is a group address", self.mac));
+        }
+        if self.disks.len() > 8 {
+            return Err("at most 8 disks".to_owned());
+        }
+        for disk in &self.disks {
+            if !plain(&disk.serial, 20) || disk.serial.contains(' ') || !(1..=4096).contains(&disk.size_gib) {
+                return Err(format!("disk {:?}: a serial of 1 to 20 letters, digits and dashes; 1 to 4096 GiB", disk.serial));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Option<BmcPlan>) -> MachinePlan {
+    let disk = |kind, label: &str, size_gib| DiskPlan { kind, serial: format!("MUSTER-{label}-{index}"), size_gib };
+    let name = format!("n{index}").parse().expect("n and a digit are a name");
+    MachinePlan {
+        name,
+        firmware,
+        vcpus: 1,
+        memory_mib,
+        mac: Mac([0x52, 0x54, 0x00, 0x4d, 0x55, index]),
+        serial: format!("MSTR-000{index}"),
+        uuid: Uuid::from_u128(0x6d75_7374_6572_4c61_8b00_0000_0000_0000 + u128::from(index)),
+        manufacturer: "Muster".to_owned(),
+        product: "Virtual Rack Node".to_owned(),
+        bmc,
+        disks: vec![
+            disk(DiskKind::Virtio, "DECOY", 1),
+            disk(DiskKind::Nvme, "NVME-A", 8),
+            disk(DiskKind::Nvme, "NVME-B", 8),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_rack_can_be_built_and_read_back() {
+        let plan = RackPlan::reference();
+        plan.validate().unwrap();
+        let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(again.machines.len(), 3);
+        assert!(again.machines[2].manual_power());
+    }
+
+    #[test]
+    fn a_plan_that_would_bend_a_command_line_is_refused() {
+        let spoil: [fn(&mut RackPlan); 5] = [
+            |plan| plan.machines[0].serial = "X,uuid=1".to_owned(),
+            |plan| plan.machines[0].disks[1].serial = "A B".to_owned(),
+            |plan| plan.machines[1].mac = plan.machines[0].mac,
+            |plan| plan.machines[1].bmc = plan.machines[0].bmc.clone(),
+            |plan| plan.machines.clear(),
+        ];
+        for change in spoil {
+            let mut plan = RackPlan::reference();
+            change(&mut plan);
+            assert!(plan.validate().is_err());
+        }
+    }
+}
