@@ -1,0 +1,128 @@
+//! What a running job is given: a place for its lines, its deadline, and the word that it was cancelled.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use muster_core::clock::Clock;
+use muster_core::wire::node::{Failure, Line, Progress};
+
+use crate::failure::{fatal, retryable};
+
+/// Longest text of one line; what is over it is cut, so that a chatty tool cannot fill the spool with one line.
+const TEXT_MAX: usize = 4096;
+
+/// A job's surroundings. All methods take `&self`, so that threads of one job can share it.
+#[derive(Debug)]
+pub struct JobContext {
+    sink: Sink,
+    clock: Clock,
+    started: Instant,
+    timeout: Duration,
+    cancel_file: Option<PathBuf>,
+}
+
+/// Where a job's lines go.
+#[derive(Debug)]
+enum Sink {
+    /// The spool's append-only lines file.
+    Spool(File),
+    /// Plain text for a person, when a verb runs by hand.
+    Stderr,
+}
+
+impl JobContext {
+    /// For a job with a spool. `cancel_file` appears when somebody cancels.
+    pub fn spooled(lines: File, cancel_file: PathBuf, timeout: Duration) -> Self {
+        Self { sink: Sink::Spool(lines), clock: Clock::System, started: Instant::now(), timeout, cancel_file: Some(cancel_file) }
+    }
+
+    /// For a verb that runs by hand or in a test: progress goes to stderr, and nothing cancels it but its deadline.
+    pub fn foreground(timeout: Duration) -> Self {
+        Self { sink: Sink::Stderr, clock: Clock::System, started: Instant::now(), timeout, cancel_file: None }
+    }
+
+    /// The wall clock, for the times in lines and evidence.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How far a step is: `done` of `total` in `unit`s, or a message alone.
+    pub fn progress(&self, message: &str, done: Option<u64>, total: Option<u64>, unit: Option<&str>) {
+        let unit = unit.map(str::to_owned);
+        self.emit(&Line::Progress(Progress { at: self.clock.now(), message: capped(message), done, total, unit }));
+    }
+
+    /// A line of log for the node's timeline. Never put a secret here.
+    pub fn log(&self, text: &str) {
+        self.emit(&Line::Log { at: self.clock.now(), text: capped(text) });
+    }
+
+    /// Whether somebody asked this job to stop.
+    pub fn cancelled(&self) -> bool {
+        self.cancel_file.as_ref().is_some_and(|path| path.exists())
+    }
+
+    /// When the whole job must have ended, on the node's own monotonic clock.
+    pub fn deadline(&self) -> Instant {
+        self.started + self.timeout
+    }
+
+    /// Time left until [`JobContext::deadline`]; zero when it has passed.
+    pub fn remaining(&self) -> Duration {
+        self.timeout.saturating_sub(self.started.elapsed())
+    }
+
+    /// To be called between steps and inside loops.
+    ///
+    /// # Errors
+    /// `cancelled` or `deadline`, when the job must stop.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.cancelled() {
+            return Err(fatal("cancelled", "the job was cancelled"));
+        }
+        if self.remaining().is_zero() {
+            return Err(retryable("deadline", format!("the job's deadline of {} s has passed", self.timeout.as_secs())));
+        }
+        Ok(())
+    }
+
+    /// Writes one line in one `write`, so that a reader never sees half of it mixed with another. A spool that cannot be written must not end the
+    /// work: the result's own write is checked by the caller of [`JobContext::try_emit`].
+    pub fn emit(&self, line: &Line) {
+        let _ = self.try_emit(line);
+    }
+
+    /// As [`JobContext::emit`], telling whether the line was written.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn try_emit(&self, line: &Line) -> std::io::Result<()> {
+        match &self.sink {
+            Sink::Spool(file) => {
+                let mut bytes = serde_json::to_vec(line)?;
+                bytes.push(b'\n');
+                (&mut &*file).write_all(&bytes)
+            }
+            Sink::Stderr => writeln!(std::io::stderr(), "{}", plain(line)),
+        }
+    }
+}
+
+/// A line as a person reads it in a terminal.
+fn plain(line: &Line) -> String {
+    match line {
+        Line::Progress(Progress { message, done: Some(done), total: Some(total), unit, .. }) => {
+            format!("{message}: {done}/{total} {}", unit.as_deref().unwrap_or_default())
+        }
+        Line::Progress(Progress { message, .. }) => message.clone(),
+        Line::Log { text, .. } => text.clone(),
+        Line::Challenge(challenge) => format!("waits for permit {}", challenge.permit),
+        Line::Result { result, .. } => serde_json::to_string(result).unwrap_or_default(),
+    }
+}
+
+fn capped(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || *c == '\t').take(TEXT_MAX).collect()
+}

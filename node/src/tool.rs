@@ -1,0 +1,180 @@
+//! Other programs, run without a shell: with a deadline that kills the whole process group, capped output, and the job's cancellation.
+
+use std::io::{Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use muster_core::wire::node::Failure;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::failure::{fatal, retryable};
+use crate::job::JobContext;
+
+/// Output kept of one program and stream, in bytes; the rest is read and dropped.
+pub const OUTPUT_MAX: usize = 4 << 20;
+/// How often a running program is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// After a program ended, its daemons may hold its pipes open: they are not waited for longer than this.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Call<'a> {
+    /// Program and arguments.
+    pub argv: &'a [&'a str],
+    pub stdin: Option<&'a [u8]>,
+    /// Variables added to muster-node's own.
+    pub env: &'a [(&'a str, &'a str)],
+    /// Its own deadline; the job's is always kept as well. `None` is the job's alone.
+    pub timeout: Option<Duration>,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Whether output went over [`OUTPUT_MAX`].
+    pub truncated: bool,
+    pub took: Duration,
+}
+
+/// Why there is no [`Finished`].
+#[derive(Debug)]
+pub enum ToolError {
+    /// The program is not installed.
+    Missing(String),
+    /// It was killed with its group after this time.
+    TimedOut { program: String, after: Duration, stdout: Vec<u8>, stderr: Vec<u8> },
+    /// The job was cancelled; it was killed.
+    Cancelled(String),
+    Io(String, std::io::Error),
+}
+
+impl From<ToolError> for Failure {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::Missing(program) => fatal("tool_missing", format!("{program} is not installed here")),
+            ToolError::TimedOut { program, after, .. } => {
+                retryable("tool_timeout", format!("{program} did not end within {} s and was killed", after.as_secs()))
+            }
+            ToolError::Cancelled(program) => fatal("cancelled", format!("the job was cancelled while {program} ran")),
+            ToolError::Io(program, error) => retryable("tool_io", format!("{program}: {error}")),
+        }
+    }
+}
+
+/// Runs a program to its end, whatever its exit status.
+///
+/// # Errors
+/// [`ToolError`] when it could not run to its end.
+pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
+    let program = call.argv.first().copied().unwrap_or_default().to_owned();
+    let mut child = spawn(call).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => ToolError::Missing(program.clone()),
+        _ => ToolError::Io(program.clone(), error),
+    })?;
+    let started = Instant::now();
+    let out = Capture::start(child.stdout.take());
+    let err = Capture::start(child.stderr.take());
+    if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take()) {
+        // A program that does not read its input must not block us; one that went away says so by its status.
+        std::thread::spawn(move || pipe.write_all(&bytes));
+    }
+    let limit = call.timeout.map_or(cx.remaining(), |own| own.min(cx.remaining()));
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(error) => return Err(ToolError::Io(program, error)),
+        }
+        if cx.cancelled() {
+            end_group(&mut child);
+            return Err(ToolError::Cancelled(program));
+        }
+        if started.elapsed() >= limit {
+            end_group(&mut child);
+            return Err(ToolError::TimedOut { program, after: limit, stdout: out.finish().0, stderr: err.finish().0 });
+        }
+        std::thread::sleep(POLL);
+    };
+    let ((stdout, cut_out), (stderr, cut_err)) = (out.finish(), err.finish());
+    Ok(Finished { status, stdout, stderr, truncated: cut_out || cut_err, took: started.elapsed() })
+}
+
+/// Runs a program that must exit 0, and gives its output.
+///
+/// # Errors
+/// `tool_failed` with the end of what it said, or what [`ToolError`] tells.
+pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
+    let done = run(cx, &Call { argv, ..Call::default() })?;
+    match done.status.success() {
+        true => Ok(done.stdout),
+        false => Err(fatal("tool_failed", format!("`{}` ended with {}: {}", argv.join(" "), done.status, tail(&done.stderr, 600)))),
+    }
+}
+
+/// The last `max` bytes as text, for messages.
+pub fn tail(bytes: &[u8], max: usize) -> String {
+    String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..]).trim().to_owned()
+}
+
+fn spawn(call: &Call<'_>) -> std::io::Result<Child> {
+    let (program, arguments) = call.argv.split_first().ok_or(std::io::ErrorKind::InvalidInput)?;
+    Command::new(program)
+        .args(arguments)
+        .envs(call.env.iter().copied())
+        .env("LC_ALL", "C")
+        .stdin(if call.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+}
+
+/// Kills the program and everything it started in its group, and reaps it.
+fn end_group(child: &mut Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    let _ = child.wait();
+}
+
+/// One stream, read by its own thread.
+struct Capture {
+    seen: Arc<Mutex<(Vec<u8>, bool)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Capture {
+    fn start(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let seen = Arc::new(Mutex::new((Vec::new(), false)));
+        let thread = pipe.map(|mut pipe| {
+            let seen = Arc::clone(&seen);
+            std::thread::spawn(move || {
+                let mut chunk = [0; 16 << 10];
+                while let Ok(count @ 1..) = pipe.read(&mut chunk) {
+                    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                    let room = OUTPUT_MAX.saturating_sub(seen.0.len()).min(count);
+                    seen.0.extend_from_slice(&chunk[..room]);
+                    seen.1 |= room < count;
+                }
+            })
+        });
+        Self { seen, thread }
+    }
+
+    /// What was read until the stream's end, or until [`DRAIN`] is over.
+    fn finish(self) -> (Vec<u8>, bool) {
+        let started = Instant::now();
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && started.elapsed() < DRAIN {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
