@@ -61,25 +61,29 @@ publish() {
     printf '%s\n' "$key" >"$CACHE/$RECIPE/.key"
 }
 
-# apt_sources TYPE: Debian's source lines (deb or deb-src) from MIRROR, else from the host's own configuration, in
-# whatever format that is written.
+# apt_sources: the suite's source lines from MIRROR, else derived from the host's own Debian sources, in whatever format
+# those are written.
 apt_sources() {
-    local type=$1 signed=
+    local signed='' host
     [ -r "$KEYRING" ] && signed="[signed-by=$KEYRING] "
     if [ -n "${MIRROR:-}" ]; then
-        printf "$type $signed%s %s main\n" "$MIRROR" "$SUITE" "$MIRROR" "$SUITE-updates"
+        printf "deb $signed%s %s main\n" "$MIRROR" "$SUITE" "$MIRROR" "$SUITE-updates"
         return
     fi
+    host=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    # shellcheck disable=SC2016 # apt's own variables
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-        awk -v suite="$SUITE" '$2 == suite || $2 == suite "-updates" || $2 == suite "-security"' |
-        sort -u | sed "s#^#$type $signed#"
+        awk -v host="$host" -v suite="$SUITE" -v signed="$signed" '
+            $2 == host || $2 == host "-updates" || $2 == host "-security" {
+                sub("^" host, suite, $2)
+                print "deb " signed $0
+            }' | LC_ALL=C sort -u
 }
 
-# private_apt TYPE ARGUMENT...: apt-get over those sources, with an empty package state and its own cache. Proxies and
+# private_apt ARGUMENT...: apt-get over those sources, with an empty package state and its own cache. Proxies and
 # access rules are the host's.
 private_apt() {
-    local type=$1 root="$CACHE/apt/$1"
-    shift
+    local root="$CACHE/apt/$SUITE"
     apt-get -q=2 \
         -o Dir::Etc::SourceList="$root/sources.list" -o Dir::Etc::SourceParts=/dev/null \
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
@@ -90,23 +94,21 @@ private_apt() {
         "$@"
 }
 
-# apt_update TYPE: makes the private apt ready and refreshes its index when it is older than a day. With no network
-# an index that is there is used as it is. Holds the lock of $CACHE/apt until the process ends.
+# apt_update: makes the private apt ready and refreshes its index when it is older than a day. With no network an
+# index that is there is used as it is.
 apt_update() {
-    local type=$1 root="$CACHE/apt/$1"
+    local root="$CACHE/apt/$SUITE"
     mkdir -p "$root/state/lists/partial" "$root/cache" "$CACHE/apt/archives/partial"
-    exec 8>"$CACHE/apt/.lock"
-    flock --wait 1800 8 || die "another download has held the apt cache for half an hour"
     : >"$root/state/status"
-    apt_sources "$type" >"$root/sources.new"
-    [ -s "$root/sources.new" ] || die "the host's apt has no source for $SUITE; set MIRROR="
+    apt_sources >"$root/sources.new"
+    [ -s "$root/sources.new" ] || die "the host's apt has no Debian source to derive one from; set MIRROR="
     if ! cmp -s "$root/sources.new" "$root/sources.list"; then
         rm -f "$root/state/updated"
         mv "$root/sources.new" "$root/sources.list"
     fi
     [ -z "$(find "$root/state/updated" -mmin "-$INDEX_MAX_AGE_MIN" 2>/dev/null)" ] || return 0
-    say "refreshing the package index ($type)"
-    if private_apt "$type" -o APT::Update::Error-Mode=any update >&2; then
+    say "refreshing the package index of $SUITE"
+    if private_apt -o APT::Update::Error-Mode=any update >&2; then
         touch "$root/state/updated"
     elif [ -e "$root/state/updated" ]; then
         say "the index cannot be refreshed; using the one of $(date -r "$root/state/updated" +%F)"
@@ -120,11 +122,16 @@ apt_update() {
 apt_fetch() {
     local list=$1
     shift
-    apt_update deb
-    private_apt deb --print-uris install "$@" >"$list.uris" || die "the packages cannot be resolved: $*"
+    mkdir -p "$CACHE/apt"
+    exec 8>"$CACHE/apt/.lock"
+    flock --wait 1800 8 || die "another download has held the apt cache for half an hour"
+    apt_update
+    # Asked of an empty archive, else what has been downloaded would be left out.
+    mkdir -p "$CACHE/apt/none/partial"
+    private_apt -o Dir::Cache::archives="$CACHE/apt/none" --print-uris install "$@" >"$list.uris" || die "the packages cannot be resolved: $*"
     awk '{print $2}' "$list.uris" | LC_ALL=C sort >"$list.files"
     say "packages: $(wc -l <"$list.files")"
-    private_apt deb --download-only install "$@" >/dev/null || die "the packages cannot be downloaded"
+    private_apt --download-only install "$@" >/dev/null || die "the packages cannot be downloaded"
     (cd "$CACHE/apt/archives" && xargs sha256sum <"$list.files") >"$list"
     rm -f "$list.uris" "$list.files"
     exec 8>&-
