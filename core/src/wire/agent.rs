@@ -181,7 +181,15 @@ pub enum JobSpec {
     /// `muster-node run write-image`. Idempotent under its permit.
     WriteImage { login: Login, plan: WriteImage },
     /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
-    BootDisk { power: Power, login: Login, permit: PermitId },
+    BootDisk {
+        power: Power,
+        /// The installed OS, with the host key recorded while its image was written.
+        login: Login,
+        /// The live session the node was imaged from. Without a BMC, rebooting there saves a walk to the machine.
+        #[serde(default)]
+        live: Option<Login>,
+        permit: PermitId,
+    },
     /// `muster-node run converge`. Idempotent.
     Converge { login: Login, plan: ConvergePlan },
     /// Reboot through the OS; wait for another boot id. `once` inside.
