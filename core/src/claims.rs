@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How far a claim is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimState {
     /// Bound; the node is on its way to service, or there.

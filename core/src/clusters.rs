@@ -10,6 +10,7 @@ use crate::profiles::HardwareProfile;
 
 /// A cluster as declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClusterSpec {
     Slurm(SlurmCluster),
@@ -17,6 +18,7 @@ pub enum ClusterSpec {
 
 /// A Slurm controller that the site's agent reaches with `scontrol`, and the directory of its included files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SlurmCluster {
     /// The site whose agent talks to it.
@@ -50,7 +52,13 @@ pub struct SlurmNode {
 
 impl SlurmNode {
     /// What the scheduler is told of a node with this profile.
-    pub fn new(name: &str, address: IpAddr, profile: &HardwareProfile, switch: Option<String>, features: Vec<String>) -> Self {
+    pub fn new(
+        name: &str,
+        address: IpAddr,
+        profile: &HardwareProfile,
+        switch: Option<String>,
+        features: Vec<String>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             address,
@@ -70,7 +78,8 @@ impl SlurmNode {
     }
 }
 
-const HEADER: &str = "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
+const HEADER: &str =
+    "# Written by Muster from the hardware profiles of admitted nodes. Changes made by hand are lost.\n";
 
 /// `muster-nodes.conf`: one NodeName line per node and the partition over them (slurm.conf(5)).
 ///

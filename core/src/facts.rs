@@ -6,6 +6,7 @@ use crate::values::Mac;
 
 /// Everything one inventory saw. An empty list means "looked and found none"; an absent option means "could not tell".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
     pub smbios: Smbios,
@@ -24,6 +25,7 @@ pub struct Facts {
 
 /// Identity as the firmware tells it (DMTF DSP0134, types 1 to 3).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Smbios {
     pub uuid: Option<String>,
     pub serial: Option<String>,
@@ -36,6 +38,7 @@ pub struct Smbios {
 
 /// How the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Firmware {
     #[default]
@@ -45,6 +48,7 @@ pub enum Firmware {
 
 /// One processor package.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Cpu {
     pub socket: u32,
     pub model: String,
@@ -54,6 +58,7 @@ pub struct Cpu {
 
 /// Memory the kernel has, and the modules SMBIOS lists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Memory {
     /// `MemTotal` of /proc/meminfo, in bytes: less than what is installed by what firmware and kernel keep.
     pub total_bytes: u64,
@@ -64,6 +69,7 @@ pub struct Memory {
 
 /// One DIMM (SMBIOS type 17).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MemoryModule {
     pub locator: String,
     pub size_bytes: u64,
@@ -73,6 +79,7 @@ pub struct MemoryModule {
 
 /// One block device that could hold an operating system; no partitions, no read-only media.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Disk {
     /// Kernel name without `/dev/`, good for this boot only.
     pub name: String,
@@ -87,6 +94,7 @@ pub struct Disk {
 
 /// How a disk is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiskTransport {
     Nvme,
@@ -100,6 +108,7 @@ pub enum DiskTransport {
 
 /// One network interface with hardware behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Nic {
     pub name: String,
     pub mac: Mac,
@@ -112,6 +121,7 @@ pub struct Nic {
 
 /// One PCI function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PciDevice {
     pub address: String,
     pub class: String,
@@ -127,6 +137,7 @@ pub struct PciDevice {
 
 /// One GPU, by PCI alone in the live image (no driver), by the driver afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Gpu {
     pub pci_address: String,
     pub vendor: String,
@@ -137,6 +148,7 @@ pub struct Gpu {
 
 /// A switch port that announced itself (IEEE 802.1AB).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Neighbour {
     pub nic: String,
     pub chassis: String,

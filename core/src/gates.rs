@@ -5,8 +5,19 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+mod assess; // Samples against criteria: the verdict
+mod catalogue; // Parsers, their metrics and units
+mod fingerprint; // The hardware a result belongs to
+mod lint; // Refuses suites that could pass without measuring
+
+pub use assess::{Assessment, Reference, Sample, assess};
+pub use catalogue::{PARSERS, Parser, TEXT};
+pub use fingerprint::fingerprint;
+pub use lint::{VARIABLES, lint};
+
 /// An ordered set of gates, in stages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     pub name: String,
@@ -16,6 +27,7 @@ pub struct Suite {
 
 /// Order in which gates run; a stage starts when the one before it has no required gate that is not `pass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     Inventory,
@@ -29,6 +41,7 @@ pub enum Stage {
 
 /// One check with criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     pub id: String,
@@ -37,6 +50,12 @@ pub struct Gate {
     /// What is run, without a shell; `${word}` is replaced by a known variable. Empty for gates that muster-node answers itself.
     #[serde(default)]
     pub argv: Vec<String>,
+    /// Run once for each of these, with `${each}` in argv; results carry the disk's serial.
+    #[serde(default)]
+    pub each: Option<Each>,
+    /// The file below `${scratch}` that holds the answer, for tools that do not keep stdout clean.
+    #[serde(default)]
+    pub output: Option<String>,
     /// Kills the whole process group.
     pub timeout_s: u64,
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
@@ -61,8 +80,18 @@ fn required() -> bool {
     true
 }
 
+/// What a gate is run for, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Each {
+    Disks,
+    NvmeDisks,
+}
+
 /// What a tool that does not come back says about the hardware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
     #[default]
@@ -73,6 +102,7 @@ pub enum OnTimeout {
 
 /// One metric against one limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Criterion {
     pub metric: String,
@@ -84,6 +114,7 @@ pub struct Criterion {
 
 /// How a measured value is compared with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Op {
     #[serde(rename = "==")]
     Equal,
@@ -95,8 +126,20 @@ pub enum Op {
     AtMost,
 }
 
-/// A limit: a number, a text, or a reference into the profile (`profile:…`) or the stack (`stack:…`).
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
+        })
+    }
+}
+
+/// A limit: a number, a text, or a reference into the profile (`profile:…`), the stack (`stack:…`) or the plan's variables (`variable:…`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Limit {
     Number(f64),
@@ -108,6 +151,7 @@ pub type Value = Limit;
 
 /// How a gate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Pass,
@@ -132,6 +176,7 @@ impl Verdict {
 
 /// One gate's outcome on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
     pub gate: String,
@@ -149,6 +194,7 @@ pub struct GateResult {
 
 /// One value held against its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     pub metric: String,
@@ -163,6 +209,7 @@ pub struct Measured {
 
 /// What a person needs to believe the verdict, bounded in size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
     pub argv: Vec<String>,
@@ -187,9 +234,11 @@ pub enum SuiteVerdict {
 /// Judges a run: every required gate of the suite among `wanted` must be present and `pass`.
 pub fn judge(suite: &Suite, wanted: &[String], results: &[GateResult]) -> SuiteVerdict {
     let counted = |gate: &&Gate| gate.required && (wanted.is_empty() || wanted.contains(&gate.id));
-    let verdicts = suite.gates.iter().filter(counted).map(|gate| {
-        results.iter().find(|result| result.gate == gate.id).map(|result| result.verdict)
-    });
+    let verdicts = suite
+        .gates
+        .iter()
+        .filter(counted)
+        .map(|gate| results.iter().find(|result| result.gate == gate.id).map(|result| result.verdict));
     verdicts.fold(SuiteVerdict::Pass, |sofar, verdict| match (sofar, verdict) {
         (SuiteVerdict::Fail, _) | (_, Some(Verdict::Fail)) => SuiteVerdict::Fail,
         (SuiteVerdict::Unknown, _) | (_, Some(Verdict::Error | Verdict::Skipped) | None) => SuiteVerdict::Unknown,

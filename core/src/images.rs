@@ -6,6 +6,7 @@ use crate::values::Digest;
 
 /// What is known of an image: the manifest its build writes, and the spec of the `image` kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImageManifest {
     pub name: String,
@@ -29,6 +30,7 @@ pub struct ImageManifest {
 
 /// One installed package of an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImagePackage {
     pub name: String,
@@ -38,6 +40,7 @@ pub struct ImagePackage {
 
 /// Partition numbers that imaging must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImagePartitions {
     /// The EFI system partition.

@@ -8,6 +8,7 @@ use crate::facts::{Disk, DiskTransport, Facts};
 
 /// What a model must have. Every number is a minimum unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HardwareProfile {
     pub model: String,
@@ -49,6 +50,7 @@ fn one() -> u32 {
 
 /// GPUs of a model: exactly this many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GpuExpectation {
     pub count: u32,
@@ -57,6 +59,7 @@ pub struct GpuExpectation {
 
 /// Disks of a kind: at least this many, at least this large.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DiskExpectation {
     pub transport: DiskTransport,
@@ -66,6 +69,7 @@ pub struct DiskExpectation {
 
 /// A limit with its unit and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
     pub value: f64,
@@ -77,6 +81,7 @@ pub struct Threshold {
 
 /// Which disk gets the operating system. All given conditions must hold, and exactly one disk may be left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RootDiskRule {
     #[serde(default)]
@@ -104,6 +109,7 @@ pub enum RootDiskError {
 
 /// One way in which a node misses its profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Miss {
     pub what: String,
     pub wanted: String,
@@ -122,7 +128,11 @@ impl HardwareProfile {
         let mut misses = Vec::new();
         let mut at_least = |what: &str, wanted: u64, found: u64, unit: &str| {
             if found < wanted {
-                misses.push(Miss { what: what.into(), wanted: format!("{wanted}{unit}"), found: format!("{found}{unit}") });
+                misses.push(Miss {
+                    what: what.into(),
+                    wanted: format!("{wanted}{unit}"),
+                    found: format!("{found}{unit}"),
+                });
             }
         };
         let cores = facts.cpus.iter().map(|cpu| u64::from(cpu.cores)).min().unwrap_or(0);
@@ -166,15 +176,22 @@ impl RootDiskRule {
             && self.min_gib.is_none_or(|min| gib >= min)
             && self.max_gib.is_none_or(|max| gib <= max)
             && self.model.as_ref().is_none_or(|model| disk.model.as_ref() == Some(model))
-            && self.serial_prefix.as_ref().is_none_or(|prefix| {
-                disk.serial.as_ref().is_some_and(|serial| serial.starts_with(prefix.as_str()))
-            })
+            && self
+                .serial_prefix
+                .as_ref()
+                .is_none_or(|prefix| disk.serial.as_ref().is_some_and(|serial| serial.starts_with(prefix.as_str())))
     }
 }
 
 fn describe(disks: &[&Disk]) -> String {
     let one = |disk: &&Disk| {
-        format!("{} ({:?}, {} GiB, serial {})", disk.name, disk.transport, disk.size_bytes >> 30, disk.serial.as_deref().unwrap_or("none"))
+        format!(
+            "{} ({:?}, {} GiB, serial {})",
+            disk.name,
+            disk.transport,
+            disk.size_bytes >> 30,
+            disk.serial.as_deref().unwrap_or("none")
+        )
     };
     disks.iter().map(one).collect::<Vec<_>>().join(", ")
 }

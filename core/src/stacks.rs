@@ -9,6 +9,7 @@ use crate::wire::node::Marker;
 
 /// A stack as its author writes it; immutable once published under `name` and `version`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StackSpec {
     pub version: String,
@@ -42,6 +43,7 @@ pub struct StackSpec {
 
 /// A file the stack owns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FileItem {
     pub path: String,
@@ -60,6 +62,7 @@ fn root() -> String {
 
 /// A piece of a file's content. No template language: typed values only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     Text(String),
@@ -71,6 +74,7 @@ pub enum Part {
 
 /// One line of limits.d.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LimitItem {
     pub domain: String,
@@ -82,6 +86,7 @@ pub struct LimitItem {
 
 /// A systemd unit and how it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ServiceItem {
     pub name: String,
@@ -94,6 +99,7 @@ pub struct ServiceItem {
 
 /// The whole closure of a stack over one image, resolved by the distribution's own resolver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StackLock {
     pub image_digest: Digest,
@@ -111,6 +117,7 @@ impl StackLock {
 
 /// One package of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockedPackage {
     pub name: String,
@@ -164,7 +171,11 @@ pub struct PlannedFile {
 impl std::fmt::Debug for PlannedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let PlannedFile { path, mode, secret, .. } = self;
-        f.debug_struct("PlannedFile").field("path", path).field("mode", mode).field("secret", secret).finish_non_exhaustive()
+        f.debug_struct("PlannedFile")
+            .field("path", path)
+            .field("mode", mode)
+            .field("secret", secret)
+            .finish_non_exhaustive()
     }
 }
 

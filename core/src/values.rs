@@ -20,9 +20,22 @@ fn invalid(what: &'static str, why: impl Into<String>) -> InvalidValue {
     InvalidValue { what, why: why.into() }
 }
 
-/// Gives a parsed value its JSON form: the text it was parsed from.
+/// Gives a parsed value its JSON form, the text it was parsed from, and tells clients the text's pattern.
 macro_rules! as_text {
-    ($name:ident) => {
+    ($name:ident, $pattern:literal) => {
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .pattern(Some($pattern))
+                    .into()
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -61,7 +74,7 @@ impl FromStr for Mac {
         }
     }
 }
-as_text!(Mac);
+as_text!(Mac, "^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}$");
 
 /// A SHA-256 digest, shown as `sha256:<64 hex>`. It names a blob.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,7 +115,7 @@ impl FromStr for Digest {
         Ok(Self(bytes))
     }
 }
-as_text!(Digest);
+as_text!(Digest, "^sha256:[0-9a-f]{64}$");
 
 /// A name people and Terraform use: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`, and never something that reads as a UUID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,7 +149,7 @@ impl FromStr for Name {
         Ok(Self(text.to_owned()))
     }
 }
-as_text!(Name);
+as_text!(Name, "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$");
 
 /// Text that must not be seen: it prints as dots, never compares, and is only read by [`Secret::reveal`].
 ///

@@ -11,7 +11,9 @@ use crate::gates::GateResult;
 use crate::ids::{AgentId, JobId, NodeId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac, Secret};
-use crate::wire::node::{Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage};
+use crate::wire::node::{
+    Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage,
+};
 
 /// `POST /agent/v1/hello`: first call of an agent process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +79,7 @@ pub struct Subnet {
 
 /// How DHCP behaves on a subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DhcpMode {
     Authoritative,
@@ -232,7 +235,9 @@ impl JobSpec {
 pub enum Power {
     Redfish(BmcTarget),
     /// A named person presses the button; jobs wait for what they see on the wire.
-    Manual { person: String },
+    Manual {
+        person: String,
+    },
 }
 
 /// A BMC and how to talk to it.
@@ -249,7 +254,8 @@ pub struct BmcTarget {
 
 impl PartialEq for BmcTarget {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.certificate) == (other.address, other.port, &other.user, other.certificate)
+        (self.address, self.port, &self.user, self.certificate)
+            == (other.address, other.port, &other.user, other.certificate)
     }
 }
 
@@ -373,8 +379,12 @@ pub struct ReportOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    Succeeded { result: JobResult },
-    Failed { failure: Failure },
+    Succeeded {
+        result: JobResult,
+    },
+    Failed {
+        failure: Failure,
+    },
     /// It was told to stop and did.
     Cancelled,
 }
@@ -383,18 +393,34 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum JobResult {
-    Live { host_key: String, boot_id: String, address: Ipv4Addr, bmc_certificate: Option<Digest> },
-    Facts { facts: Box<Facts> },
+    Live {
+        host_key: String,
+        boot_id: String,
+        address: Ipv4Addr,
+        bmc_certificate: Option<Digest>,
+    },
+    Facts {
+        facts: Box<Facts>,
+    },
     PoweredOff,
     ImageWritten(ImageWritten),
     /// The installed OS answers with its recorded host key.
-    Booted { boot_id: String },
+    Booted {
+        boot_id: String,
+    },
     Converged(ConvergeReport),
-    Gated { results: Vec<GateResult>, fingerprint: Digest },
-    Admitted { view: String },
+    Gated {
+        results: Vec<GateResult>,
+        fingerprint: Digest,
+    },
+    Admitted {
+        view: String,
+    },
     Drained,
     Removed,
-    Wiped { disks: Vec<WipedDisk> },
+    Wiped {
+        disks: Vec<WipedDisk>,
+    },
 }
 
 /// `POST /agent/v1/permits/redeem`: for power before the act, for image and wipe with the node's challenge.

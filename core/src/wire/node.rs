@@ -159,15 +159,22 @@ pub enum RunReply {
 #[serde(tag = "line", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
     Progress(Progress),
-    Log { at: Timestamp, text: String },
+    Log {
+        at: Timestamp,
+        text: String,
+    },
     /// Work stops here until `answer JOB` brings the signed permit, or the deadline passes.
     Challenge(Challenge),
     /// The last line of every job.
-    Result { at: Timestamp, result: Box<WorkResult> },
+    Result {
+        at: Timestamp,
+        result: Box<WorkResult>,
+    },
 }
 
 /// How far a step is; `done` of `total` in `unit`s, or a message alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
     pub at: Timestamp,
@@ -190,6 +197,7 @@ pub enum WorkResult {
 
 /// Why something did not work, in words for an engineer at 3 am.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// A stable word: `disk_ambiguous`, `digest_mismatch`, `permit_refused`…
@@ -258,8 +266,12 @@ pub struct Challenge {
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// Ed25519 over [`crate::permits::signed_bytes`]; base64.
-    Granted { signature: String },
-    Refused { reason: String },
+    Granted {
+        signature: String,
+    },
+    Refused {
+        reason: String,
+    },
 }
 
 /// `muster-node version`.

@@ -1,0 +1,218 @@
+//! From samples to a verdict: every criterion of a gate against every entity that must be there. What is missing, in another unit or not a number
+//! is an error, never a pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::catalogue::{Parser, TEXT};
+use super::{Criterion, Gate, Limit, Measured, Op, Value, Verdict};
+use crate::facts::{DiskTransport, Facts};
+use crate::profiles::HardwareProfile;
+use crate::stacks::ConvergePlan;
+
+/// One value a parser read, in the unit its metric is listed with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub metric: &'static str,
+    /// The disk, job, GPU or link it belongs to; empty for the node itself.
+    pub entity: String,
+    pub value: Value,
+}
+
+/// What limits and counts may refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference<'a> {
+    pub profile: &'a HardwareProfile,
+    pub facts: &'a Facts,
+    pub stack: Option<&'a ConvergePlan>,
+    pub variables: &'a BTreeMap<String, String>,
+}
+
+/// A verdict with all that led to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assessment {
+    pub verdict: Verdict,
+    pub reason: String,
+    pub measured: Vec<Measured>,
+}
+
+/// Holds samples against a gate's criteria. `fail` when any measured value misses its limit; else `error` when anything that was asked for could not be
+/// told; else `pass`.
+pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Assessment {
+    let mut measured = Vec::new();
+    let mut unknown = Vec::new();
+    let entities = expected_entities(gate, reference).unwrap_or_else(|why| {
+        unknown.push(why);
+        0
+    });
+    if gate.criteria.is_empty() {
+        unknown.push("the gate has no criteria".into());
+    }
+    for criterion in &gate.criteria {
+        match hold(gate, criterion, samples, reference) {
+            Ok(values) => {
+                let seen = values.iter().map(|value| value.entity.as_str()).collect::<BTreeSet<_>>().len() as u64;
+                if seen != entities || values.len() as u64 != entities {
+                    unknown.push(format!("{}: measured {seen} times, expected {entities}", criterion.metric));
+                }
+                measured.extend(values);
+            }
+            Err(why) => unknown.push(why),
+        }
+    }
+    conclude(measured, unknown)
+}
+
+fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
+    let missed: Vec<String> = measured.iter().filter(|value| value.verdict == Verdict::Fail).map(sentence).collect();
+    let (verdict, reason) = match (missed.is_empty(), unknown.is_empty()) {
+        (false, _) => (Verdict::Fail, shortened(&missed)),
+        (true, false) => (Verdict::Error, shortened(&unknown)),
+        (true, true) => (Verdict::Pass, shortened(&measured.iter().map(sentence).collect::<Vec<_>>())),
+    };
+    Assessment { verdict, reason, measured }
+}
+
+/// One criterion against all samples of its metric.
+fn hold(gate: &Gate, criterion: &Criterion, samples: &[Sample], reference: &Reference<'_>) -> Result<Vec<Measured>, String> {
+    let Criterion { metric, op, limit, unit } = criterion;
+    let known = Parser::find(&gate.parser).and_then(|parser| parser.unit(metric));
+    match known {
+        None => return Err(format!("{metric}: parser {} gives no such metric", gate.parser)),
+        Some(known) if known != unit => return Err(format!("{metric}: is measured in {known}, the criterion says {unit}")),
+        Some(_) => {}
+    }
+    let limit = resolve(limit, unit, reference).map_err(|why| format!("{metric}: {why}"))?;
+    let of_metric = samples.iter().filter(|sample| sample.metric == metric);
+    of_metric
+        .map(|sample| {
+            let holds = compare(&sample.value, *op, &limit).map_err(|why| format!("{metric}: {why}"))?;
+            let verdict = if holds { Verdict::Pass } else { Verdict::Fail };
+            let (metric, entity, unit) = (metric.clone(), sample.entity.clone(), unit.clone());
+            Ok(Measured { metric, entity, value: sample.value.clone(), op: *op, limit: limit.clone(), unit, verdict })
+        })
+        .collect()
+}
+
+fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
+    match (value, limit) {
+        (Limit::Number(value), Limit::Number(limit)) => {
+            if !value.is_finite() || *value < 0.0 {
+                return Err(format!("{value} is not a measurement"));
+            }
+            if !limit.is_finite() || *limit < 0.0 {
+                return Err(format!("{limit} is not a limit"));
+            }
+            Ok(match op {
+                Op::Equal => value == limit,
+                Op::NotEqual => value != limit,
+                Op::AtLeast => value >= limit,
+                Op::AtMost => value <= limit,
+            })
+        }
+        (Limit::Text(value), Limit::Text(limit)) => match op {
+            Op::Equal => Ok(value == limit),
+            Op::NotEqual => Ok(value != limit),
+            Op::AtLeast | Op::AtMost => Err("words are only equal or not equal".into()),
+        },
+        (Limit::Number(_), Limit::Text(_)) | (Limit::Text(_), Limit::Number(_)) => Err("a number and a word do not compare".into()),
+    }
+}
+
+/// A limit as a plain value: `profile:NAME`, `variable:NAME` and `stack:NAME` are looked up, the rest is itself.
+fn resolve(limit: &Limit, unit: &str, reference: &Reference<'_>) -> Result<Limit, String> {
+    let Limit::Text(text) = limit else { return Ok(limit.clone()) };
+    let Some((place, name)) = text.split_once(':') else { return Ok(limit.clone()) };
+    match place {
+        "profile" => {
+            let (value, its_unit) = profile_number(name, reference.profile).ok_or(format!("the profile has no threshold {name}"))?;
+            match its_unit == unit {
+                true => Ok(Limit::Number(value)),
+                false => Err(format!("the profile's {name} is in {its_unit}, the criterion in {unit}")),
+            }
+        }
+        "variable" => reference.variables.get(name).cloned().map(Limit::Text).ok_or(format!("no variable {name} was given")),
+        "stack" => stack_number(name, reference.stack).map(|value| Limit::Number(value as f64)),
+        _ if unit == TEXT => Ok(limit.clone()),
+        _ => Err(format!("{text:?} is no limit")),
+    }
+}
+
+/// A threshold of the profile, or one of the numbers every profile has.
+fn profile_number<'a>(name: &str, profile: &'a HardwareProfile) -> Option<(f64, &'a str)> {
+    if let Some(threshold) = profile.thresholds.get(name) {
+        return Some((threshold.value, &threshold.unit));
+    }
+    match name {
+        "sockets" => Some((f64::from(profile.sockets), "sockets")),
+        "cores_per_socket" => Some((f64::from(profile.cores_per_socket), "cores")),
+        "memory_mib" => Some((profile.memory_mib as f64, "MiB")),
+        "nics" => Some((f64::from(profile.nics), "NICs")),
+        "disks" => Some((profile_disks(profile) as f64, "disks")),
+        _ => None,
+    }
+}
+
+fn profile_disks(profile: &HardwareProfile) -> u64 {
+    profile.disks.iter().map(|disk| u64::from(disk.count)).sum()
+}
+
+fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, String> {
+    let stack = stack.ok_or("no stack was given to compare with")?;
+    match name {
+        "packages" => Ok(stack.packages.len() as u64),
+        "services" => Ok(stack.services.len() as u64),
+        "kernel_args" => Ok(stack.kernel_args.len() as u64),
+        _ => Err(format!("a stack has no number {name}")),
+    }
+}
+
+/// How many entities each criterion must see; one without `count`. Zero is an error: a gate that measures nothing says nothing.
+fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, String> {
+    let Some(count) = &gate.count else { return Ok(1) };
+    let Reference { profile, facts, .. } = reference;
+    let nvme = |facts: &Facts| facts.disks.iter().filter(|disk| disk.transport == DiskTransport::Nvme).count() as u64;
+    let expected = match count.as_str() {
+        "profile:disks" => profile_disks(profile),
+        "profile:gpus" => profile.gpus.as_ref().map_or(0, |gpus| u64::from(gpus.count)),
+        "profile:nics" => u64::from(profile.nics),
+        "facts:disks" => facts.disks.len() as u64,
+        "facts:nvme_disks" => nvme(facts),
+        "facts:gpus" => facts.gpus.len() as u64,
+        number => number.parse().map_err(|_| format!("count {number:?} is neither a number nor a known reference"))?,
+    };
+    match expected {
+        0 => Err(format!("nothing to measure: {count} is 0 on this node")),
+        expected => Ok(expected),
+    }
+}
+
+/// References that `count` may hold, besides a number.
+pub(super) const COUNTS: [&str; 6] = ["profile:disks", "profile:gpus", "profile:nics", "facts:disks", "facts:nvme_disks", "facts:gpus"];
+
+fn sentence(measured: &Measured) -> String {
+    let Measured { metric, entity, value, op, limit, unit, .. } = measured;
+    let of = if entity.is_empty() { String::new() } else { format!(" of {entity}") };
+    let unit = if unit == TEXT { String::new() } else { format!(" {unit}") };
+    format!("{metric}{of} is {}{unit}, wanted {op} {}", shown(value), shown(limit))
+}
+
+/// A value as people read it: at most three digits after the point.
+fn shown(value: &Value) -> String {
+    match value {
+        Limit::Number(number) => {
+            let text = format!("{number:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        Limit::Text(text) => text.clone(),
+    }
+}
+
+/// The first few sentences; the rest is counted, and stands in `measured`.
+fn shortened(sentences: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let mut text = sentences.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+    if let Some(more) = sentences.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        text.push_str(&format!("; and {more} more"));
+    }
+    text
+}

@@ -1,0 +1,23 @@
+//! Inspected and off, ready to be claimed.
+
+use super::decision::{Decision, Effect, Move, rest};
+use super::snapshot::Snapshot;
+use super::state::{State, Wish};
+use crate::claims::ClaimState;
+
+pub(super) fn decide(node: &Snapshot) -> Decision {
+    let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
+    match (node.claim, node.wish) {
+        (Some(ClaimState::Bound), _) => Decision::Advance(Move::to(State::Imaging).because("claimed")),
+        // Given up before anything was written: there is nothing to erase.
+        (Some(ClaimState::Releasing), _) => {
+            let back = Move::to(State::Inspecting).because("released before imaging");
+            Decision::Advance(back.with(Effect::WishTaken).with(Effect::EndClaim))
+        }
+        (_, Some(Wish::Inspect)) => wished(State::Inspecting),
+        (_, Some(Wish::Maintain)) => wished(State::Maintenance),
+        (_, Some(Wish::Retire)) => wished(State::Retired),
+        (_, Some(Wish::Quarantine)) => wished(State::Quarantined),
+        _ => rest("a claim", "nobody", "none until it is claimed"),
+    }
+}

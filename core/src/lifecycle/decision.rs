@@ -1,0 +1,190 @@
+//! What is to be done next, and the shared way of working through steps.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::snapshot::{Snapshot, StepStatus, StepView};
+use super::state::{Purpose, State, Wish};
+use super::steps::Step;
+
+/// The lifecycle's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Nothing to do now; why, who must act, and what happens then.
+    Wait(Wait),
+    /// Move to another state.
+    Advance(Move),
+    /// Start a step of this stay.
+    Start(Step),
+    /// Start a step again, as another round, not before a time.
+    Retry(Step, Timestamp),
+    /// Tell the worker of a step to stop.
+    Cancel(Step),
+}
+
+/// Why a node does not move, in the words a person reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub condition: String,
+    pub owner: String,
+    pub next_action: String,
+    /// Look again at this time at the latest; `None`: when something changes.
+    pub until: Option<Timestamp>,
+}
+
+/// A move and what goes with it, in the same transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    pub to: State,
+    pub purpose: Option<Purpose>,
+    pub failed_phase: Option<State>,
+    pub reason: Option<String>,
+    pub effects: Vec<Effect>,
+}
+
+/// Facts about a node that change with a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The wish was acted on.
+    WishTaken,
+    /// The live image no longer runs, or is not trusted any more.
+    ForgetLive,
+    /// The installed OS is gone.
+    ForgetInstalled,
+    JoinCluster,
+    LeaveCluster,
+    /// The release is complete.
+    EndClaim,
+    /// The machine is off: its share of the rack's power is free.
+    FreePower,
+}
+
+impl Move {
+    /// A plain move.
+    pub fn to(to: State) -> Self {
+        Self { to, purpose: None, failed_phase: None, reason: None, effects: Vec::new() }
+    }
+
+    /// With an effect.
+    pub fn with(mut self, effect: Effect) -> Self {
+        self.effects.push(effect);
+        self
+    }
+
+    /// With the reason a person reads.
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Because a wish asked for it.
+    pub fn as_wished(self, node: &Snapshot) -> Self {
+        let reason = node.wish_reason.clone().or_else(|| node.wish.map(|wish| wish.to_string()));
+        Self { reason, ..self }.with(Effect::WishTaken)
+    }
+}
+
+/// Nothing to do until somebody asks for something.
+pub(super) fn rest(condition: &str, owner: &str, next_action: &str) -> Decision {
+    Decision::Wait(Wait {
+        condition: condition.into(),
+        owner: owner.into(),
+        next_action: next_action.into(),
+        until: None,
+    })
+}
+
+/// Works through `steps` in order; when all are done, `then` decides.
+pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl FnOnce() -> Decision) -> Decision {
+    for &step in steps {
+        match node.step(step) {
+            None => return start(node, now, step),
+            Some(view) => match &view.status {
+                StepStatus::Succeeded => {}
+                StepStatus::Queued => return wait_for_agent(step),
+                StepStatus::Running { waiting_for } => {
+                    return wait_for_step(step, waiting_for.as_deref());
+                }
+                StepStatus::Cancelled => return Decision::Retry(step, now),
+                StepStatus::Failed { at, failure } if failure.retryable && view.round < step.max_rounds() => {
+                    return Decision::Retry(step, *at + back_off(view.round));
+                }
+                StepStatus::Failed { failure, .. } => {
+                    let reason = format!("{}: {}", step.title(), failure.message);
+                    return Decision::Advance(
+                        Move { failed_phase: Some(node.state), ..Move::to(State::Failed) }.because(reason),
+                    );
+                }
+            },
+        }
+    }
+    then()
+}
+
+/// Starts a step; one that powers the machine on waits for its share of the rack's power.
+fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
+    let power = &node.power;
+    let needs = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+    let fits = power.budget_w.is_none_or(|budget| power.committed_w.saturating_add(needs) <= budget);
+    if !step.powers_on() || power.reserved || fits {
+        return Decision::Start(step);
+    }
+    let rack = power.rack.as_deref().unwrap_or("its rack");
+    let budget = power.budget_w.unwrap_or_default();
+    Decision::Wait(Wait {
+        condition: format!(
+            "{rack}'s power budget: {} of {budget} W are committed, this node may draw {needs} W",
+            power.committed_w
+        ),
+        owner: "muster".into(),
+        next_action: format!("{} as soon as another node of the rack is off", step.title()),
+        until: Some(now + SignedDuration::from_secs(30)),
+    })
+}
+
+fn wait_for_agent(step: Step) -> Decision {
+    Decision::Wait(Wait {
+        condition: format!("the site's agent to take the job: {}", step.title()),
+        owner: "agent".into(),
+        next_action: step.title().into(),
+        until: None,
+    })
+}
+
+fn wait_for_step(step: Step, waiting_for: Option<&str>) -> Decision {
+    Decision::Wait(Wait {
+        condition: waiting_for.map_or_else(|| step.title().to_owned(), str::to_owned),
+        owner: "agent".into(),
+        next_action: format!("go on when this is done: {}", step.title()),
+        until: None,
+    })
+}
+
+/// 10 s, 20 s, 40 s … at most 5 minutes.
+fn back_off(round: i32) -> SignedDuration {
+    let doublings = u32::try_from(round.clamp(1, 6) - 1).unwrap_or(0);
+    SignedDuration::from_secs((10_i64 << doublings).min(300))
+}
+
+/// What every state that holds a claimed node on its way does first: a release or a quarantine stops the running step, takes the node out
+/// of the scheduler, and only then moves. `None`: neither was asked for.
+pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
+    let wanted = if node.releasing() {
+        Move::to(State::Wiping).because("released").with(Effect::WishTaken)
+    } else if node.wish == Some(Wish::Quarantine) {
+        Move::to(State::Quarantined).as_wished(node)
+    } else {
+        return None;
+    };
+    Some(match node.active() {
+        Some(StepView { step: Step::Remove, .. }) | None => leave_cluster(node, now, wanted),
+        Some(view) => Decision::Cancel(view.step),
+    })
+}
+
+/// Takes a node out of the scheduler, if it is in there, and then moves.
+pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> Decision {
+    match node.in_cluster {
+        true => follow(node, now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
+        false => Decision::Advance(wanted),
+    }
+}

@@ -1,0 +1,34 @@
+//! What is this machine, and does it fit its profile? Live image, inventory, power off.
+
+use jiff::Timestamp;
+
+use super::decision::{Decision, Effect, Move, follow, interrupted};
+use super::snapshot::Snapshot;
+use super::state::State;
+use super::steps::Step;
+
+pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
+    if let Some(decision) = interrupted(node, now) {
+        return decision;
+    }
+    // After a wipe the live image still runs: it is inspected in the same boot.
+    let booted_here = node.step(Step::BootLive).is_some();
+    let boot: &[Step] = if node.live && !booted_here { &[] } else { &[Step::BootLive] };
+    let steps = [boot, &[Step::Inventory, Step::PowerOff]].concat();
+    follow(node, now, &steps, || Decision::Advance(verdict(node).with(Effect::ForgetLive).with(Effect::FreePower)))
+}
+
+/// Holds the facts against the profile.
+fn verdict(node: &Snapshot) -> Move {
+    let (Some(profile), Some(facts)) = (&node.profile, &node.facts) else {
+        return Move::to(State::Quarantined).because("no hardware profile to hold the facts against");
+    };
+    let mut misses: Vec<String> = profile.misses(facts).iter().map(ToString::to_string).collect();
+    if let Err(error) = profile.root_disk(facts) {
+        misses.push(error.to_string());
+    }
+    match misses.is_empty() {
+        true => Move::to(State::Available),
+        false => Move::to(State::Quarantined).because(format!("misses its hardware profile: {}", misses.join("; "))),
+    }
+}

@@ -1,0 +1,40 @@
+//! The stack goes onto the image: boot from disk, converge, reboot where an item asks for it, and find nothing left to do.
+
+use jiff::Timestamp;
+
+use super::decision::{Decision, Move, follow, interrupted};
+use super::snapshot::Snapshot;
+use super::state::State;
+use super::steps::Step;
+use crate::stacks::ItemOutcome;
+
+pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
+    if let Some(decision) = interrupted(node, now) {
+        return decision;
+    }
+    follow(node, now, &[Step::BootDisk, Step::Converge], || {
+        let reboots = node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty());
+        match reboots || node.step(Step::Reboot).is_some() {
+            true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),
+            false => Decision::Advance(Move::to(State::Validating)),
+        }
+    })
+}
+
+/// After its reboot the node must be what the stack says.
+fn settled(node: &Snapshot) -> Decision {
+    let left: Vec<String> = node
+        .converged
+        .iter()
+        .flat_map(|report| {
+            let differing =
+                report.items.iter().filter(|item| item.outcome == ItemOutcome::Differs).map(|item| item.item.clone());
+            differing.chain(report.reboot_for.iter().cloned())
+        })
+        .collect();
+    if left.is_empty() {
+        return Decision::Advance(Move::to(State::Validating));
+    }
+    let reason = format!("the stack does not hold after a reboot: {}", left.join(", "));
+    Decision::Advance(Move { failed_phase: Some(State::Installing), ..Move::to(State::Failed) }.because(reason))
+}

@@ -1,0 +1,14 @@
+//! Out of the fleet, remembered.
+
+use super::decision::{Decision, Effect, Move, rest};
+use super::snapshot::Snapshot;
+use super::state::{State, Wish};
+
+pub(super) fn decide(node: &Snapshot) -> Decision {
+    match node.wish {
+        Some(Wish::Reinstate) => {
+            Decision::Advance(Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
+        }
+        _ => rest("nothing: it is retired", "nobody", "none"),
+    }
+}

@@ -1,0 +1,106 @@
+//! What a decision is made from: one node as the database has it, in one transaction.
+
+use jiff::Timestamp;
+
+use super::state::{Purpose, State, Wish};
+use super::steps::Step;
+use crate::claims::ClaimState;
+use crate::facts::Facts;
+use crate::gates::{GateResult, Suite};
+use crate::profiles::HardwareProfile;
+use crate::stacks::ConvergeReport;
+use crate::wire::node::Failure;
+
+/// One node, and what its state needs to decide.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub name: String,
+    pub state: State,
+    pub entered_at: Timestamp,
+    pub purpose: Option<Purpose>,
+    pub failed_phase: Option<State>,
+    pub reason: Option<String>,
+    pub wish: Option<Wish>,
+    pub wish_reason: Option<String>,
+    pub claim: Option<ClaimState>,
+    pub protected: bool,
+    /// Listed in the scheduler's configuration.
+    pub in_cluster: bool,
+    /// The live image runs and its host key is pinned.
+    pub live: bool,
+    /// An installed OS is known by its host key.
+    pub installed: bool,
+    /// Who presses the power button where there is no BMC.
+    pub power_person: Option<String>,
+    pub power: PowerShare,
+    /// Steps of this stay.
+    pub steps: Vec<StepView>,
+    pub profile: Option<HardwareProfile>,
+    /// Of this stay's inventory.
+    pub facts: Option<Facts>,
+    /// Of this stay's converge, the latest.
+    pub converged: Option<ConvergeReport>,
+    pub suite: Option<Suite>,
+    /// Of this stay's gate steps.
+    pub gates: Vec<GateResult>,
+    pub gates_after_reboot: Vec<GateResult>,
+}
+
+/// The rack's power budget as this node meets it. Watts.
+#[derive(Clone, Debug, Default)]
+pub struct PowerShare {
+    pub rack: Option<String>,
+    /// `None`: the rack declares no budget.
+    pub budget_w: Option<u32>,
+    /// Reserved by the rack's other nodes.
+    pub committed_w: u32,
+    /// Reserved by this node already.
+    pub reserved: bool,
+}
+
+/// A step of this stay.
+#[derive(Clone, Debug)]
+pub struct StepView {
+    pub step: Step,
+    pub round: i32,
+    pub status: StepStatus,
+}
+
+/// How far a step is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepStatus {
+    /// Waits for an agent, or for its time.
+    Queued,
+    Running {
+        /// What the agent says it waits for.
+        waiting_for: Option<String>,
+    },
+    Succeeded,
+    Failed {
+        at: Timestamp,
+        failure: Failure,
+    },
+    Cancelled,
+}
+
+impl Snapshot {
+    /// A step of this stay, if it was started.
+    pub fn step(&self, step: Step) -> Option<&StepView> {
+        self.steps.iter().find(|view| view.step == step)
+    }
+
+    /// Whether a step of this stay succeeded.
+    pub fn done(&self, step: Step) -> bool {
+        self.step(step).is_some_and(|view| view.status == StepStatus::Succeeded)
+    }
+
+    /// The step that is queued or running.
+    pub fn active(&self) -> Option<&StepView> {
+        self.steps.iter().find(|view| matches!(view.status, StepStatus::Queued | StepStatus::Running { .. }))
+    }
+
+    /// Whether the claim is being given up, by its deletion or by a wish.
+    pub fn releasing(&self) -> bool {
+        self.claim == Some(ClaimState::Releasing)
+    }
+}

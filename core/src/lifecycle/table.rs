@@ -1,0 +1,85 @@
+//! Legal moves as data: what `advance` may persist, what a wish may ask for, and the picture in the docs.
+
+use super::state::{State, Wish};
+
+/// Whether a node may move from one state to another.
+pub fn legal(from: State, to: State) -> bool {
+    targets(from).contains(&to)
+}
+
+/// Every state a node may move to from `from`.
+pub fn targets(from: State) -> &'static [State] {
+    use State::{
+        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting, Installing, Maintenance,
+        Quarantined, Repairing, Retired, Validating, Wiping,
+    };
+    match from {
+        Discovered => &[Inspecting, Retired],
+        Inspecting => &[Available, Quarantined, Failed, Wiping],
+        Available => &[Inspecting, Imaging, Maintenance, Retired, Quarantined],
+        Imaging => &[Installing, Failed, Wiping, Quarantined],
+        Installing => &[Validating, Failed, Wiping, Quarantined],
+        Validating => &[Admitting, Repairing, Failed, Wiping, Quarantined],
+        Admitting => &[InService, Failed, Wiping, Quarantined],
+        InService => &[Draining],
+        Draining => &[InService, Wiping, Maintenance, Repairing, Installing, Imaging, Quarantined, Failed],
+        Repairing => &[Validating, Quarantined, Wiping],
+        Quarantined => &[Validating, Inspecting, Wiping, Retired],
+        Failed => &[Inspecting, Imaging, Installing, Validating, Admitting, Draining, Wiping, Quarantined, Maintenance],
+        Wiping => &[Inspecting, Quarantined, Failed],
+        Maintenance => &[Inspecting, Validating, Wiping, Retired, Quarantined],
+        Retired => &[Inspecting],
+    }
+}
+
+/// Whether a wish can be asked of a node in this state; refusing early is kinder than a wish that nobody takes.
+pub fn wish_allowed(state: State, wish: Wish) -> bool {
+    states_for(wish).contains(&state)
+}
+
+/// The states in which a wish can be asked.
+pub fn states_for(wish: Wish) -> &'static [State] {
+    use State::{
+        Admitting, Available, Discovered, Draining, Failed, Imaging, InService, Inspecting, Installing, Maintenance,
+        Quarantined, Repairing, Retired, Validating, Wiping,
+    };
+    match wish {
+        Wish::Accept | Wish::Reject => &[Discovered],
+        Wish::Inspect => &[Available],
+        Wish::Release => &[
+            Available,
+            Imaging,
+            Installing,
+            Validating,
+            Admitting,
+            InService,
+            Draining,
+            Repairing,
+            Quarantined,
+            Failed,
+            Maintenance,
+            Inspecting,
+            Wiping,
+        ],
+        Wish::Retry => &[Failed],
+        Wish::Quarantine => &[
+            Inspecting,
+            Available,
+            Imaging,
+            Installing,
+            Validating,
+            Admitting,
+            InService,
+            Repairing,
+            Failed,
+            Maintenance,
+        ],
+        Wish::Recover | Wish::Wipe => &[Quarantined],
+        Wish::Drain => &[InService],
+        Wish::Undrain => &[Draining],
+        Wish::Maintain => &[Available, InService, Failed],
+        Wish::Resume => &[Maintenance],
+        Wish::Retire => &[Available, Quarantined, Maintenance],
+        Wish::Reinstate => &[Retired],
+    }
+}
