@@ -39,6 +39,9 @@ pub struct StackSpec {
     /// The lock, once `muster stack lock` made it. A stack without one cannot be used by a pool.
     #[serde(default)]
     pub lock: Option<StackLock>,
+    /// The blob with the lock's packages as a flat repository (a tar archive).
+    #[serde(default)]
+    pub bundle: Option<Digest>,
 }
 
 /// A file the stack owns.

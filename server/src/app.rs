@@ -1,0 +1,25 @@
+//! What every handler and task is given.
+
+use std::sync::Arc;
+
+use muster_core::clock::Clock;
+use sqlx::PgPool;
+use tokio::sync::Notify;
+
+use crate::keys::Keys;
+
+/// Shared by every request and task of one replica. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    pub pool: PgPool,
+    pub clock: Clock,
+    pub keys: Arc<Keys>,
+    /// Directory of content-addressed blobs.
+    pub blobs: Arc<std::path::PathBuf>,
+    /// Wakes the engine of this replica; the poll is the truth.
+    pub wake_engine: Arc<Notify>,
+    /// Wakes agents that wait for jobs or for another site configuration.
+    pub wake_agents: Arc<Notify>,
+    /// Wakes pages and streams that follow events.
+    pub wake_readers: Arc<tokio::sync::watch::Sender<i64>>,
+}

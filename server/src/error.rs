@@ -1,0 +1,173 @@
+//! One error below HTTP: what a caller may see is apart from what a maintainer needs. Rendered as RFC 9457 problem+json in one place.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Everything a handler, task or database function can end with. `public` texts reach the caller; sources are logged.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A schema could have refused it (400).
+    #[error("invalid request")]
+    Invalid(Vec<Fault>),
+    /// It reads well but means nothing here (422).
+    #[error("unprocessable request")]
+    Unprocessable(Vec<Fault>),
+    #[error("not signed in")]
+    Unauthenticated,
+    #[error("forbidden: {0}")]
+    Forbidden(String),
+    /// The kind and name that were not found.
+    #[error("{0} not found")]
+    NotFound(String),
+    /// The state of things does not allow it (409): a stable code and a sentence.
+    #[error("{code}: {detail}")]
+    Conflict { code: &'static str, detail: String },
+    /// `If-Match` named an older generation (412); the current one.
+    #[error("stale generation, now {0}")]
+    Stale(i64),
+    /// A destructive call without `If-Match` (428).
+    #[error("If-Match required")]
+    PreconditionRequired,
+    /// The database is away (503).
+    #[error("dependency unavailable")]
+    Unavailable(#[source] sqlx::Error),
+    /// A bug (500).
+    #[error("internal error")]
+    Internal(#[source] anyhow::Error),
+}
+
+/// One thing wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// RFC 6901 pointer into the body, or a parameter's name.
+    pub pointer: String,
+    pub code: &'static str,
+    pub detail: String,
+}
+
+impl Error {
+    /// A single fault that a schema could have refused.
+    pub fn invalid(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Invalid(vec![Fault { pointer: pointer.into(), code, detail: detail.into() }])
+    }
+
+    /// A single fault of meaning.
+    pub fn unprocessable(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Unprocessable(vec![Fault { pointer: pointer.into(), code, detail: detail.into() }])
+    }
+
+    /// A conflict with the state of things.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Conflict { code, detail: detail.into() }
+    }
+
+    /// A bug, with what a maintainer needs.
+    pub fn internal(source: impl Into<anyhow::Error>) -> Self {
+        Self::Internal(source.into())
+    }
+
+    /// Whether the same request may succeed later without being changed.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Conflict { .. } => true,
+            Self::Invalid(_)
+            | Self::Unprocessable(_)
+            | Self::Unauthenticated
+            | Self::Forbidden(_)
+            | Self::NotFound(_)
+            | Self::Stale(_)
+            | Self::PreconditionRequired
+            | Self::Internal(_) => false,
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The stable word, the sentence and the list of faults that the caller sees.
+    pub fn public(&self) -> (&'static str, String, &[Fault]) {
+        match self {
+            Self::Invalid(faults) => ("invalid_request", "The request is not well formed.".into(), faults),
+            Self::Unprocessable(faults) => ("unprocessable", "The request is well formed but cannot be meant.".into(), faults),
+            Self::Unauthenticated => ("unauthenticated", "Sign in, or send a token as `Authorization: Bearer`.".into(), &[]),
+            Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
+            Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
+            Self::Conflict { code, detail } => (code, detail.clone(), &[]),
+            Self::Stale(now) => ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[]),
+            Self::PreconditionRequired => ("precondition_required", "Send If-Match with the ETag you read.".into(), &[]),
+            Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
+            Self::Internal(_) => ("internal", "This is a bug in Muster; the request id finds it in the log.".into(), &[]),
+        }
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => Self::Unavailable(error),
+            sqlx::Error::Database(database) => match constraint(database.constraint()) {
+                Some((code, detail)) => Self::conflict(code, detail),
+                // Class 57 is operator intervention (shutdown), 53 is a lack of resources, 25006 a standby.
+                None if database.code().is_some_and(|code| code.starts_with("57") || code.starts_with("53") || code == "25006") => {
+                    Self::Unavailable(error)
+                }
+                None => Self::internal(error),
+            },
+            _ => Self::internal(error),
+        }
+    }
+}
+
+/// What a violated constraint means to a caller.
+fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
+    Some(match name? {
+        "objects_name_key" | "nodes_name_key" | "claims_name_key" => ("name_taken", "The name is taken."),
+        "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
+        "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
+        "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
+        "nodes_bmc_address_key" => ("bmc_taken", "Another node has this BMC address."),
+        "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
+        "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
+        "claims_node_key" => ("node_claimed", "The node is claimed already."),
+        _ => return None,
+    })
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        if status.is_server_error() {
+            tracing::error!(error = ?self, "request failed");
+        }
+        let (code, detail, faults) = self.public();
+        let title = status.canonical_reason().unwrap_or("Error");
+        let mut body = json!({
+            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "retryable": self.retryable(),
+        });
+        if !faults.is_empty() {
+            body["errors"] = serde_json::to_value(faults).unwrap_or(Value::Null);
+        }
+        let mut response = (status, body.to_string()).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Self::Stale(now) = self
+            && let Ok(etag) = HeaderValue::from_str(&format!("\"{now}\""))
+        {
+            response.headers_mut().insert(header::ETAG, etag);
+        }
+        response
+    }
+}
