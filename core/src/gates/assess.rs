@@ -73,12 +73,19 @@ fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
 }
 
 /// One criterion against all samples of its metric.
-fn hold(gate: &Gate, criterion: &Criterion, samples: &[Sample], reference: &Reference<'_>) -> Result<Vec<Measured>, String> {
+fn hold(
+    gate: &Gate,
+    criterion: &Criterion,
+    samples: &[Sample],
+    reference: &Reference<'_>,
+) -> Result<Vec<Measured>, String> {
     let Criterion { metric, op, limit, unit } = criterion;
     let known = Parser::find(&gate.parser).and_then(|parser| parser.unit(metric));
     match known {
         None => return Err(format!("{metric}: parser {} gives no such metric", gate.parser)),
-        Some(known) if known != unit => return Err(format!("{metric}: is measured in {known}, the criterion says {unit}")),
+        Some(known) if known != unit => {
+            return Err(format!("{metric}: is measured in {known}, the criterion says {unit}"));
+        }
         Some(_) => {}
     }
     let limit = resolve(limit, unit, reference).map_err(|why| format!("{metric}: {why}"))?;
@@ -114,7 +121,9 @@ fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
             Op::NotEqual => Ok(value != limit),
             Op::AtLeast | Op::AtMost => Err("words are only equal or not equal".into()),
         },
-        (Limit::Number(_), Limit::Text(_)) | (Limit::Text(_), Limit::Number(_)) => Err("a number and a word do not compare".into()),
+        (Limit::Number(_), Limit::Text(_)) | (Limit::Text(_), Limit::Number(_)) => {
+            Err("a number and a word do not compare".into())
+        }
     }
 }
 
@@ -124,13 +133,16 @@ fn resolve(limit: &Limit, unit: &str, reference: &Reference<'_>) -> Result<Limit
     let Some((place, name)) = text.split_once(':') else { return Ok(limit.clone()) };
     match place {
         "profile" => {
-            let (value, its_unit) = profile_number(name, reference.profile).ok_or(format!("the profile has no threshold {name}"))?;
+            let (value, its_unit) =
+                profile_number(name, reference.profile).ok_or(format!("the profile has no threshold {name}"))?;
             match its_unit == unit {
                 true => Ok(Limit::Number(value)),
                 false => Err(format!("the profile's {name} is in {its_unit}, the criterion in {unit}")),
             }
         }
-        "variable" => reference.variables.get(name).cloned().map(Limit::Text).ok_or(format!("no variable {name} was given")),
+        "variable" => {
+            reference.variables.get(name).cloned().map(Limit::Text).ok_or(format!("no variable {name} was given"))
+        }
         "stack" => stack_number(name, reference.stack).map(|value| Limit::Number(value as f64)),
         _ if unit == TEXT => Ok(limit.clone()),
         _ => Err(format!("{text:?} is no limit")),
@@ -187,7 +199,8 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Stri
 }
 
 /// References that `count` may hold, besides a number.
-pub(super) const COUNTS: [&str; 6] = ["profile:disks", "profile:gpus", "profile:nics", "facts:disks", "facts:nvme_disks", "facts:gpus"];
+pub(super) const COUNTS: [&str; 6] =
+    ["profile:disks", "profile:gpus", "profile:nics", "facts:disks", "facts:nvme_disks", "facts:gpus"];
 
 fn sentence(measured: &Measured) -> String {
     let Measured { metric, entity, value, op, limit, unit, .. } = measured;

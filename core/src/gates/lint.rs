@@ -39,7 +39,10 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         }
     };
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | '_');
-    check(gate.id.is_empty() || gate.id.len() > 100 || !gate.id.chars().all(plain), "the id must be 1 to 100 of a-z, 0-9, '-', '.', '_'");
+    check(
+        gate.id.is_empty() || gate.id.len() > 100 || !gate.id.chars().all(plain),
+        "the id must be 1 to 100 of a-z, 0-9, '-', '.', '_'",
+    );
     check(gate.title.is_empty(), "no title");
     check(gate.finding.is_empty(), "no finding: what does a failure mean?");
     check(gate.timeout_s == 0, "no timeout");
@@ -48,7 +51,10 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     let shells = ["sh", "bash", "dash", "zsh", "env"];
     let program = gate.argv.first().map(|program| program.rsplit('/').next().unwrap_or(program));
     check(program.is_some_and(|program| shells.contains(&program)), "argv must not start a shell");
-    check(gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")), "output must be a plain file name");
+    check(
+        gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
+        "output must be a plain file name",
+    );
     let count_is_known =
         |count: &String| COUNTS.contains(&count.as_str()) || matches!(count.parse::<u64>(), Ok(1..=100_000));
     check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
@@ -92,7 +98,9 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         match parser.unit(metric) {
             None => problems.push(format!("parser {} gives no metric {metric:?}", parser.name)),
             Some(_) if criterion.unit.is_empty() => problems.push(format!("{metric}: no unit")),
-            Some(unit) if unit != criterion.unit => problems.push(format!("{metric}: is measured in {unit}, not {}", criterion.unit)),
+            Some(unit) if unit != criterion.unit => {
+                problems.push(format!("{metric}: is measured in {unit}, not {}", criterion.unit))
+            }
             Some(unit) => lint_limit(metric, unit, criterion.op, &criterion.limit, problems),
         }
     }
@@ -105,7 +113,9 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
     }
     match limit {
         Limit::Number(_) if is_text => problems.push(format!("{metric}: a word cannot be held against a number")),
-        Limit::Number(number) if !number.is_finite() || *number < 0.0 => problems.push(format!("{metric}: {number} is no limit")),
+        Limit::Number(number) if !number.is_finite() || *number < 0.0 => {
+            problems.push(format!("{metric}: {number} is no limit"))
+        }
         Limit::Number(0.0) if op == Op::AtLeast => problems.push(format!("{metric}: everything is >= 0")),
         Limit::Number(_) => {}
         Limit::Text(text) => match text.split_once(':') {

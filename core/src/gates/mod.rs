@@ -245,3 +245,6 @@ pub fn judge(suite: &Suite, wanted: &[String], results: &[GateResult]) -> SuiteV
         (SuiteVerdict::Pass, Some(Verdict::Pass)) => SuiteVerdict::Pass,
     })
 }
+
+#[cfg(test)]
+mod tests;

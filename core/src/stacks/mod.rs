@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::values::Digest;
 use crate::wire::node::Marker;
 
+mod check; // What a plan may hold, before it reaches files and argv
+
+pub use check::MANAGED;
+
 /// A stack as its author writes it; immutable once published under `name` and `version`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

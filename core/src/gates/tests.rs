@@ -1,0 +1,180 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::facts::{Disk, DiskTransport, Facts};
+use crate::profiles::{HardwareProfile, Threshold};
+
+fn profile() -> HardwareProfile {
+    let toml = r#"
+        model = "test"
+        sockets = 1
+        cores_per_socket = 2
+        memory_mib = 1000
+        schedulable_memory_mib = 900
+        power_max_w = 300
+        root_disk = {}
+        [thresholds]
+        "disk.write" = { value = 50.0, unit = "MB/s" }
+    "#;
+    toml::from_str(toml).expect("a profile")
+}
+
+fn criterion(metric: &str, op: Op, limit: Limit, unit: &str) -> Criterion {
+    Criterion { metric: metric.into(), op, limit, unit: unit.into() }
+}
+
+fn gate(criteria: Vec<Criterion>) -> Gate {
+    Gate {
+        id: "disk.fio".into(),
+        title: "Disk".into(),
+        stage: Stage::Node,
+        argv: vec!["fio".into()],
+        each: None,
+        output: None,
+        timeout_s: 60,
+        parser: "fio".into(),
+        count: None,
+        criteria,
+        finding: "slow disk".into(),
+        on_timeout: OnTimeout::Error,
+        required: true,
+        after_reboot: false,
+    }
+}
+
+fn write_gate() -> Gate {
+    gate(vec![
+        criterion("fio.write_bandwidth", Op::AtLeast, Limit::Text("profile:disk.write".into()), "MB/s"),
+        criterion("fio.error", Op::Equal, Limit::Number(0.0), "errno"),
+    ])
+}
+
+fn sample(metric: &'static str, entity: &str, value: f64) -> Sample {
+    Sample { metric, entity: entity.into(), value: Limit::Number(value) }
+}
+
+fn verdict_over(gate: &Gate, samples: &[Sample], facts: &Facts) -> Assessment {
+    let (profile, variables) = (profile(), BTreeMap::new());
+    assess(gate, samples, &Reference { profile: &profile, facts, stack: None, variables: &variables })
+}
+
+fn verdict(gate: &Gate, samples: &[Sample]) -> Verdict {
+    verdict_over(gate, samples, &Facts::default()).verdict
+}
+
+#[test]
+fn only_a_full_measurement_within_limits_passes() {
+    let good = [sample("fio.write_bandwidth", "", 60.0), sample("fio.error", "", 0.0)];
+    assert_eq!(verdict(&write_gate(), &good), Verdict::Pass);
+    let slow = [sample("fio.write_bandwidth", "", 49.9), sample("fio.error", "", 0.0)];
+    assert_eq!(verdict(&write_gate(), &slow), Verdict::Fail);
+    assert_eq!(verdict(&write_gate(), &good[..1]), Verdict::Error, "a metric is missing");
+    assert_eq!(verdict(&write_gate(), &[]), Verdict::Error, "nothing was measured");
+    let twice = [good[0].clone(), good[0].clone(), good[1].clone()];
+    assert_eq!(verdict(&write_gate(), &twice), Verdict::Error, "one entity measured twice");
+    for odd in [f64::NAN, f64::INFINITY, -1.0] {
+        let samples = [sample("fio.write_bandwidth", "", odd), sample("fio.error", "", 0.0)];
+        assert_eq!(verdict(&write_gate(), &samples), Verdict::Error, "{odd}");
+    }
+}
+
+#[test]
+fn units_and_references_must_fit() {
+    let samples = [sample("fio.write_bandwidth", "", 60.0)];
+    let with = |limit: Limit, unit: &str| gate(vec![criterion("fio.write_bandwidth", Op::AtLeast, limit, unit)]);
+    assert_eq!(verdict(&with(Limit::Number(50.0), "MB/s"), &samples), Verdict::Pass);
+    assert_eq!(verdict(&with(Limit::Number(50.0), "GB/s"), &samples), Verdict::Error);
+    for missing in ["profile:nowhere", "stack:packages", "variable:speed", "fast"] {
+        assert_eq!(verdict(&with(Limit::Text(missing.into()), "MB/s"), &samples), Verdict::Error, "{missing}");
+    }
+    assert_eq!(verdict(&gate(vec![]), &samples), Verdict::Error, "no criteria");
+}
+
+#[test]
+fn every_entity_must_be_seen() {
+    let disk = |serial: &str| Disk { serial: Some(serial.into()), transport: DiskTransport::Nvme, ..Disk::default() };
+    let facts = Facts { disks: vec![disk("A"), disk("B")], ..Facts::default() };
+    let mut gate = gate(vec![criterion("smart.media_errors", Op::Equal, Limit::Number(0.0), "errors")]);
+    (gate.parser, gate.count) = ("smartctl".into(), Some("facts:nvme_disks".into()));
+    let (a, b, bad) = (
+        sample("smart.media_errors", "A", 0.0),
+        sample("smart.media_errors", "B", 0.0),
+        sample("smart.media_errors", "B", 3.0),
+    );
+    assert_eq!(verdict_over(&gate, &[a.clone(), b.clone()], &facts).verdict, Verdict::Pass);
+    assert_eq!(verdict_over(&gate, std::slice::from_ref(&a), &facts).verdict, Verdict::Error);
+    assert_eq!(verdict_over(&gate, &[a.clone(), a.clone()], &facts).verdict, Verdict::Error);
+    assert_eq!(verdict_over(&gate, &[], &Facts::default()).verdict, Verdict::Error, "no disks at all is no pass");
+    let failed = verdict_over(&gate, &[a, bad], &facts);
+    assert_eq!(failed.verdict, Verdict::Fail);
+    assert_eq!(failed.reason, "smart.media_errors of B is 3 errors, wanted == 0");
+}
+
+#[test]
+fn the_linter_names_every_way_to_pass_without_measuring() {
+    let sound = |gates| Suite { name: "admit".into(), version: "1".into(), gates };
+    assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
+    assert!(!lint(&sound(vec![])).is_empty());
+    let breaks: [(&str, fn(&mut Gate)); 16] = [
+        ("no timeout", |gate| gate.timeout_s = 0),
+        ("more than a week", |gate| gate.timeout_s = u64::MAX),
+        ("no criteria", |gate| gate.criteria.clear()),
+        ("no unit", |gate| gate.criteria[0].unit.clear()),
+        ("not GB/s", |gate| gate.criteria[0].unit = "GB/s".into()),
+        ("no metric", |gate| gate.criteria[0].metric = "fio.colour".into()),
+        ("no limit", |gate| gate.criteria[0].limit = Limit::Number(f64::NAN)),
+        ("everything is >= 0", |gate| gate.criteria[0].limit = Limit::Number(0.0)),
+        ("is no limit for it", |gate| gate.criteria[0].limit = Limit::Text("fast".into())),
+        ("unknown parser", |gate| gate.parser = "guess".into()),
+        ("needs an argv", |gate| gate.argv.clear()),
+        ("start a shell", |gate| gate.argv = vec!["/bin/sh".into(), "-c".into()]),
+        ("unknown variable", |gate| gate.argv.push("${hostname}".into())),
+        ("has no `each`", |gate| gate.argv.push("${each}".into())),
+        ("count is neither", |gate| gate.count = Some("0".into())),
+        ("no finding", |gate| gate.finding.clear()),
+    ];
+    for (problem, break_it) in breaks {
+        let mut gate = write_gate();
+        break_it(&mut gate);
+        let found = lint(&sound(vec![gate]));
+        assert!(found.iter().any(|found| found.contains(problem)), "{problem}: {found:?}");
+    }
+    assert!(lint(&sound(vec![write_gate(), write_gate()])).iter().any(|found| found.contains("two gates")));
+    let unknown_op = r#"{"metric": "m", "op": "~", "limit": 1, "unit": "u"}"#;
+    assert!(serde_json::from_str::<Criterion>(unknown_op).is_err(), "an unknown operator does not even parse");
+}
+
+#[test]
+fn a_fingerprint_is_blind_to_order_and_sees_an_exchanged_disk() {
+    let disk = |serial: &str| Disk { serial: Some(serial.into()), ..Disk::default() };
+    let of = |serials: [&str; 2]| fingerprint(&Facts { disks: serials.map(disk).to_vec(), ..Facts::default() });
+    assert_eq!(of(["A", "B"]), of(["B", "A"]));
+    assert_ne!(of(["A", "B"]), of(["A", "C"]));
+}
+
+#[test]
+fn a_threshold_carries_its_unit() {
+    let mut profile = profile();
+    let wrong = Threshold { value: 50.0, unit: "MiB/s".into(), provenance: "seed".into() };
+    profile.thresholds.insert("disk.write".into(), wrong);
+    let samples = [sample("fio.write_bandwidth", "", 60.0), sample("fio.error", "", 0.0)];
+    let (facts, variables) = (Facts::default(), BTreeMap::new());
+    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+    assert_eq!(assess(&write_gate(), &samples, &reference).verdict, Verdict::Error);
+}
+
+proptest! {
+    /// Whatever is measured, a pass means: both metrics once, finite, within limits.
+    #[test]
+    fn nothing_but_a_good_measurement_passes(
+        bandwidths in prop::collection::vec(prop::num::f64::ANY, 0..3),
+        errors in prop::collection::vec(prop::num::f64::ANY, 0..3),
+    ) {
+        let mut samples: Vec<Sample> = bandwidths.iter().map(|value| sample("fio.write_bandwidth", "", *value)).collect();
+        samples.extend(errors.iter().map(|value| sample("fio.error", "", *value)));
+        if verdict(&write_gate(), &samples) == Verdict::Pass {
+            prop_assert!(matches!(bandwidths.as_slice(), [only] if only.is_finite() && *only >= 50.0));
+            prop_assert!(matches!(errors.as_slice(), [only] if *only == 0.0));
+        }
+    }
+}

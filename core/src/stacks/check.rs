@@ -1,0 +1,207 @@
+//! What a converge plan may hold. Its words end in configuration files and in argv, so each is held to the grammar of the file it goes to.
+
+use std::collections::BTreeSet;
+
+use super::ConvergePlan;
+
+/// Files that converge writes itself; a stack must not own them as well.
+pub const MANAGED: [&str; 11] = [
+    "/etc/apt/sources.list.d/muster.list",
+    "/etc/apt/preferences.d/muster",
+    "/etc/sysctl.d/90-muster.conf",
+    "/etc/modules-load.d/muster.conf",
+    "/etc/modprobe.d/muster.conf",
+    "/etc/security/limits.d/90-muster.conf",
+    "/etc/default/grub.d/50-muster.cfg",
+    "/etc/ssh/muster_user_ca.pub",
+    "/etc/ssh/muster_principals",
+    "/etc/muster/marker.json",
+    "/usr/sbin/policy-rc.d",
+];
+
+impl ConvergePlan {
+    /// Everything in the plan that must not reach a node's configuration; empty when there is nothing.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut need = |holds: bool, what: &str, value: &str| {
+            if !holds {
+                problems.push(format!("{what} {value:?} is not allowed"));
+            }
+        };
+        let repository = self.repository.strip_prefix("http://").is_some_and(|rest| only(rest, "-._~:/[]"));
+        need(repository, "repository", &self.repository);
+        for package in &self.packages {
+            need(is_package(&package.name), "package", &package.name);
+            need(is_version(&package.version), "package version", &package.version);
+            need(
+                only(&package.filename, "-._~+%:") && package.filename.ends_with(".deb"),
+                "file name",
+                &package.filename,
+            );
+        }
+        for name in &self.absent {
+            need(is_package(name), "package", name);
+            need(self.packages.iter().all(|package| package.name != *name), "wanted and unwanted package", name);
+        }
+        for (key, value) in &self.sysctl {
+            need(only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']), "sysctl", key);
+            need(is_line(value), "sysctl value", value);
+        }
+        for module in self.modules_load.iter().chain(&self.modules_blacklist) {
+            need(only(module, "-_"), "module", module);
+        }
+        for argument in &self.kernel_args {
+            // It goes between the quotes of a shell fragment: nothing there may mean something to a shell.
+            need(only(argument, "-._:,=/@%+"), "kernel argument", argument);
+        }
+        for limit in &self.limits {
+            need(only(&limit.domain, "-._*@%:"), "limit domain", &limit.domain);
+            need(["soft", "hard", "-"].contains(&limit.kind.as_str()), "limit type", &limit.kind);
+            need(only(&limit.item, "_"), "limit item", &limit.item);
+            need(only(&limit.value, "-"), "limit value", &limit.value);
+        }
+        for service in &self.services {
+            need(only(&service.name, "-._:@\\") && !service.name.starts_with('-'), "service", &service.name);
+        }
+        need(only(&self.principal, "-:"), "principal", &self.principal);
+        need(is_line(&self.user_ca) && self.user_ca.contains(' '), "user CA", &self.user_ca);
+        self.check_files(&mut problems);
+        problems
+    }
+
+    fn check_files(&self, problems: &mut Vec<String>) {
+        let mut seen = BTreeSet::new();
+        for file in &self.files {
+            let path = file.path.as_str();
+            if !is_path(path) || MANAGED.contains(&path) {
+                problems.push(format!("file {path:?} is not allowed"));
+            }
+            if !seen.insert(path) {
+                problems.push(format!("file {path:?} is there twice"));
+            }
+            if file.mode().is_none() {
+                problems.push(format!("file {path:?}: mode {:?} is not octal, such as 0644", file.mode));
+            }
+            for name in [&file.owner, &file.group] {
+                if !only(name, "-_.") || name.starts_with('-') {
+                    problems.push(format!("file {path:?}: owner or group {name:?} is not allowed"));
+                }
+            }
+        }
+    }
+}
+
+impl super::PlannedFile {
+    /// The permission bits, set-id and sticky bits included.
+    pub fn mode(&self) -> Option<u32> {
+        let octal = (3..=4).contains(&self.mode.len()) && self.mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
+        octal.then(|| u32::from_str_radix(&self.mode, 8).ok()).flatten()
+    }
+}
+
+/// 1 to 500 ASCII letters, digits, and the given others.
+fn only(text: &str, others: &str) -> bool {
+    (1..=500).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
+/// Debian policy 5.6.1.
+fn is_package(name: &str) -> bool {
+    only(name, "+-.") && name.len() > 1 && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+}
+
+/// Debian policy 5.6.12.
+fn is_version(version: &str) -> bool {
+    only(version, ".+-~:") && version.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn is_line(text: &str) -> bool {
+    (1..=4096).contains(&text.len()) && text.chars().all(|c| !c.is_control() || c == '\t')
+}
+
+/// Absolute, without detours, and not in a file system that the kernel makes.
+fn is_path(path: &str) -> bool {
+    let clean = path.split('/').skip(1).all(|part| !part.is_empty() && part != "." && part != "..");
+    let kernels = ["/proc/", "/sys/", "/dev/"].iter().any(|prefix| path.starts_with(prefix));
+    path.starts_with('/') && path.len() <= 1024 && clean && !kernels && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::stacks::{LimitItem, LockedPackage, PlannedFile, ServiceItem};
+    use crate::values::Digest;
+
+    use super::*;
+
+    fn plan() -> ConvergePlan {
+        let nothing = Digest::of(b"");
+        serde_json::from_value(serde_json::json!({
+            "lock": nothing, "repository": "http://10.77.0.1:8090/boot/v1/bundle/00", "packages": [], "absent": [],
+            "files": [], "sysctl": {}, "modules_load": [], "modules_blacklist": [], "kernel_args": [], "limits": [],
+            "services": [], "principal": "muster:0197b0f2-9a3c-7000-8000-000000000000:1", "user_ca": "ssh-ed25519 AAAA",
+            "marker": {"protocol": 1, "node": "0197b0f2-9a3c-7000-8000-000000000000",
+                       "claim": "0197b0f2-9a3c-7000-8000-000000000001", "epoch": 1, "image": nothing},
+        }))
+        .expect("a plan")
+    }
+
+    fn file(path: &str) -> PlannedFile {
+        let root = || "root".to_owned();
+        PlannedFile {
+            path: path.into(),
+            mode: "0644".into(),
+            owner: root(),
+            group: root(),
+            content: String::new(),
+            secret: false,
+        }
+    }
+
+    #[test]
+    fn a_sound_plan_has_no_problems() {
+        let mut plan = plan();
+        let package = |name: &str| LockedPackage {
+            name: name.into(),
+            version: "1:2.3~rc1+dfsg-4".into(),
+            arch: "amd64".into(),
+            size: 1,
+            sha256: Digest::of(b""),
+            filename: format!("{name}_1%3a2.3~rc1+dfsg-4_amd64.deb"),
+        };
+        plan.packages = vec![package("libstdc++6"), package("slurmd")];
+        plan.absent = vec!["unattended-upgrades".into()];
+        plan.sysctl.insert("net.ipv4.conf.eth0/1.forwarding".into(), "1 2\t3".into());
+        plan.kernel_args = vec!["isolcpus=managed_irq,domain,2-5".into(), "quiet".into()];
+        let [domain, kind, item, value] = ["*", "-", "memlock", "unlimited"].map(String::from);
+        plan.limits = vec![LimitItem { domain, kind, item, value }];
+        plan.services =
+            vec![ServiceItem { name: "getty@tty1.service".into(), enabled: true, running: true, restart_on: vec![] }];
+        plan.files = vec![file("/etc/slurm/slurm.conf")];
+        assert_eq!(plan.problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whatever_could_break_out_of_its_file_is_refused() {
+        let broken: [(&str, fn(&mut ConvergePlan)); 12] = [
+            ("shell", |plan| plan.kernel_args = vec!["a$(id)".into()]),
+            ("quote", |plan| plan.kernel_args = vec!["a\"b".into()]),
+            ("newline", |plan| _ = plan.sysctl.insert("vm.swappiness".into(), "1\nkernel.x=1".into())),
+            ("climb", |plan| _ = plan.sysctl.insert("../../etc/passwd".into(), "1".into())),
+            ("option", |plan| plan.absent = vec!["-o".into()]),
+            ("unit", |plan| {
+                plan.services =
+                    vec![ServiceItem { name: "--now".into(), enabled: true, running: true, restart_on: vec![] }]
+            }),
+            ("relative", |plan| plan.files = vec![file("etc/passwd")]),
+            ("detour", |plan| plan.files = vec![file("/etc/../root/x")]),
+            ("kernel's", |plan| plan.files = vec![file("/proc/sysrq-trigger")]),
+            ("ours", |plan| plan.files = vec![file("/etc/muster/marker.json")]),
+            ("twice", |plan| plan.files = vec![file("/etc/a"), file("/etc/a")]),
+            ("repository", |plan| plan.repository = "http://a/ ./\ndeb http://b".into()),
+        ];
+        for (name, breaks) in broken {
+            let mut plan = plan();
+            breaks(&mut plan);
+            assert_eq!(plan.problems().len(), 1, "{name}: {:?}", plan.problems());
+        }
+    }
+}
