@@ -1,0 +1,33 @@
+//! Agents: the processes that act for a site.
+
+use jiff::Timestamp;
+use muster_core::values::{Name, Secret};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// `POST /v1/sites/{site}/agents`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolAgent {
+    pub name: Name,
+}
+
+/// An agent as enrolled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Agent {
+    pub id: Uuid,
+    pub name: String,
+    pub site: String,
+    /// Absent until it called.
+    pub version: Option<String>,
+    pub last_seen: Option<Timestamp>,
+}
+
+/// The answer to an enrolment: the only time the token is shown.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EnrolledAgent {
+    pub agent: Agent,
+    #[schema(value_type = String)]
+    pub token: Secret,
+}

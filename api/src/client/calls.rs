@@ -1,0 +1,231 @@
+//! The calls that only one kind has.
+
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use muster_core::values::{Digest, Name};
+use tokio::time::Instant;
+use tokio_util::io::ReaderStream;
+use uuid::Uuid;
+
+use super::{Client, ClientError, Precondition};
+use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
+use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
+use crate::events::Events;
+use crate::gate_runs::GateRun;
+use crate::nodes::{NodeAction, NodeFacts, Timeline, Why};
+use crate::object::{Object, Page};
+use crate::operations::{Operation, OperationLog};
+use crate::tokens::{CreateToken, CreatedToken, Token};
+
+/// How long one long poll lasts.
+const POLL: Duration = Duration::from_secs(30);
+/// Pause before a server that is away is asked again.
+const AWAY: Duration = Duration::from_secs(1);
+/// An upload may take this long: 100 GB at 30 MB/s.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3600);
+
+impl Client {
+    /// Asks a node for an action: `accept`, `inspect`, `drain`…
+    ///
+    /// # Errors
+    /// 409 when its state does not allow it; see [`ClientError`].
+    pub async fn node_action(&self, node: &str, action: &str, reason: Option<&str>) -> Result<Operation, ClientError> {
+        let body = NodeAction { reason: reason.map(str::to_owned) };
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", action]).json(&body)).await
+    }
+
+    /// What inspection saw, latest first by source.
+    ///
+    /// # Errors
+    /// 404 while nothing was observed; see [`ClientError`].
+    pub async fn node_facts(&self, node: &str) -> Result<NodeFacts, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "facts"])).await
+    }
+
+    /// Why a node is not moving.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_why(&self, node: &str) -> Result<Why, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "why"])).await
+    }
+
+    /// What led a node to where it is, oldest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_timeline(&self, node: &str) -> Result<Timeline, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "timeline"])).await
+    }
+
+    /// The latest runs of suites on a node, newest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_gate_runs(&self, node: &str) -> Result<Page<GateRun>, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "gate-runs"])).await
+    }
+
+    /// Binds a node to a pool; the work is the operation in the claim's status.
+    ///
+    /// # Errors
+    /// 409 when no node is available; see [`ClientError`].
+    pub async fn create_claim(&self, claim: &CreateClaim) -> Result<Object<ClaimSpec, ClaimStatus>, ClientError> {
+        self.fetch(self.request(Method::POST, &["claims"]).json(claim)).await
+    }
+
+    /// Releases a node: drain, un-admit, wipe, inspect.
+    ///
+    /// # Errors
+    /// 409 for a protected node, 412 when the claim was changed; see [`ClientError`].
+    pub async fn delete_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
+        let request = self.request(Method::DELETE, &["claims", name]);
+        self.fetch(Precondition::Generation(generation).apply(request)).await
+    }
+
+    /// An operation as it stands.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn operation(&self, id: Uuid) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::GET, &["operations", &id.to_string()])).await
+    }
+
+    /// Operations, newest first: `limit`, `page_token`, `node`, `state`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_operations(&self, query: &[(&str, &str)]) -> Result<Page<Operation>, ClientError> {
+        self.fetch(self.request(Method::GET, &["operations"]).query(query)).await
+    }
+
+    /// Waits by long polls until the operation is done, however it ends. A server that is away is asked again until `timeout` has passed.
+    ///
+    /// # Errors
+    /// [`ClientError::TimedOut`] with what the operation waits for; otherwise see [`ClientError`].
+    pub async fn wait_operation(&self, id: Uuid, timeout: Duration) -> Result<Operation, ClientError> {
+        let deadline = Instant::now() + timeout;
+        let mut last = "nothing was heard of it".to_owned();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut(format!(
+                    "operation {id} is not done after {} s: {last}",
+                    timeout.as_secs()
+                )));
+            }
+            let wait = format!("{}s", left.min(POLL).as_secs().max(1));
+            let request = self.request(Method::GET, &["operations", &id.to_string()]).query(&[("wait", &wait)]);
+            match self.fetch::<Operation>(request).await {
+                Ok(operation) if operation.done => return Ok(operation),
+                Ok(operation) => last = operation.progress.message,
+                Err(error) if error.away() => {
+                    last = error.to_string();
+                    tokio::time::sleep(AWAY.min(left)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks an operation to stop; what it leaves behind is in its message.
+    ///
+    /// # Errors
+    /// 409 when it is done already; see [`ClientError`].
+    pub async fn cancel_operation(&self, id: Uuid) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["operations", &id.to_string(), "cancel"])).await
+    }
+
+    /// Log lines after the line with id `after`, at most 1000.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn operation_log(&self, id: Uuid, after: i64) -> Result<OperationLog, ClientError> {
+        let request = self.request(Method::GET, &["operations", &id.to_string(), "log"]);
+        self.fetch(request.query(&[("after", after)])).await
+    }
+
+    /// Events after `after`, oldest first: `limit`, `node`, `wait`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn events(&self, after: i64, query: &[(&str, &str)]) -> Result<Events, ClientError> {
+        let request = self.request(Method::GET, &["events"]).query(&[("after", after)]);
+        self.fetch(request.query(query)).await
+    }
+
+    /// Enrols an agent; its token is in this answer and nowhere else.
+    ///
+    /// # Errors
+    /// 409 when the name is taken; see [`ClientError`].
+    pub async fn enrol_agent(&self, site: &str, name: &Name) -> Result<EnrolledAgent, ClientError> {
+        let body = EnrolAgent { name: name.clone() };
+        self.fetch(self.request(Method::POST, &["sites", site, "agents"]).json(&body)).await
+    }
+
+    /// The agents of a site.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_agents(&self, site: &str) -> Result<Page<Agent>, ClientError> {
+        self.fetch(self.request(Method::GET, &["sites", site, "agents"])).await
+    }
+
+    /// Makes a token; its secret is in this answer and nowhere else.
+    ///
+    /// # Errors
+    /// 409 when the name is taken; see [`ClientError`].
+    pub async fn create_token(&self, token: &CreateToken) -> Result<CreatedToken, ClientError> {
+        self.fetch(self.request(Method::POST, &["tokens"]).json(token)).await
+    }
+
+    /// Tokens without their secrets.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_tokens(&self) -> Result<Page<Token>, ClientError> {
+        self.fetch(self.request(Method::GET, &["tokens"])).await
+    }
+
+    /// Ends a token at once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn revoke_token(&self, id: Uuid) -> Result<(), ClientError> {
+        self.perform(self.request(Method::DELETE, &["tokens", &id.to_string()])).await
+    }
+
+    /// Whether the server holds a blob.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn has_blob(&self, digest: Digest) -> Result<bool, ClientError> {
+        match self.perform(self.request(Method::HEAD, &["blobs", "sha256", &digest.hex()])).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.status() == Some(404) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Uploads a file as the blob it must be; nothing is sent when the server has it.
+    ///
+    /// # Errors
+    /// 422 when the bytes are not the digest's; see [`ClientError`].
+    pub async fn upload_blob(&self, digest: Digest, path: &Path) -> Result<(), ClientError> {
+        if self.has_blob(digest).await? {
+            return Ok(());
+        }
+        let unreadable = |source| ClientError::File { path: path.display().to_string(), source };
+        let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+        let length = file.metadata().await.map_err(unreadable)?.len();
+        let request = self
+            .request(Method::PUT, &["blobs", "sha256", &digest.hex()])
+            .timeout(UPLOAD_TIMEOUT)
+            .header("content-type", "application/octet-stream")
+            .header("content-length", length)
+            .body(reqwest::Body::wrap_stream(ReaderStream::with_capacity(file, 256 << 10)));
+        self.perform(request).await
+    }
+}

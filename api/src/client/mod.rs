@@ -1,0 +1,156 @@
+//! A typed client over the contract. It adds nothing to it: one call, one request, unless its documentation says otherwise.
+
+mod calls;
+mod error;
+mod objects;
+
+use std::time::Duration;
+
+use http::Method;
+use muster_core::values::Secret;
+use reqwest::{RequestBuilder, Response};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use uuid::Uuid;
+
+pub use self::error::ClientError;
+pub use self::objects::Precondition;
+
+/// Longer than the longest long poll (55 s).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest answer that is read, in bytes.
+const BODY_LIMIT: usize = 64 << 20;
+
+/// A connection to one server as one caller. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: reqwest::Url,
+    token: Option<Secret>,
+}
+
+impl Client {
+    /// A client of the server at `base_url` (`http://host:port`). Redirects are not followed.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`] when the address is not an http(s) URL.
+    pub fn new(base_url: &str, token: Option<Secret>) -> Result<Self, ClientError> {
+        let usage = |why: String| ClientError::Usage(format!("server address {base_url:?}: {why}"));
+        let base = reqwest::Url::parse(base_url).map_err(|error| usage(error.to_string()))?;
+        if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
+            return Err(usage("not an http or https address".into()));
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| usage(error.to_string()))?;
+        Ok(Self { http, base, token })
+    }
+
+    /// A request to a path whose segments are escaped here: a name from a user can never become another path.
+    fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("v1").extend(segments);
+        }
+        let posts = method == Method::POST;
+        let mut request = self.http.request(method, url).header("x-request-id", Uuid::now_v7().to_string());
+        if posts {
+            request = request.header("idempotency-key", Uuid::now_v7().to_string());
+        }
+        match &self.token {
+            Some(token) => request.bearer_auth(token.reveal()),
+            None => request,
+        }
+    }
+
+    /// Sends, and reads the answer as `T`.
+    async fn fetch<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let body = body(accepted(request.send().await?).await?).await?;
+        serde_json::from_slice(&body).map_err(ClientError::Unreadable)
+    }
+
+    /// Sends a request whose answer has no body.
+    async fn perform(&self, request: RequestBuilder) -> Result<(), ClientError> {
+        accepted(request.send().await?).await?;
+        Ok(())
+    }
+
+    /// `GET` of any path below `/v1`, for callers that know a kind only by name.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn get_value(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Value, ClientError> {
+        self.fetch(self.request(Method::GET, segments).query(query)).await
+    }
+
+    /// `PUT` of any path below `/v1`, for callers that know a kind only by name.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn put_value(
+        &self,
+        segments: &[&str],
+        body: &Value,
+        precondition: Precondition,
+    ) -> Result<Value, ClientError> {
+        self.fetch(precondition.apply(self.request(Method::PUT, segments)).json(body)).await
+    }
+
+    /// `POST` to any path below `/v1`, for callers that know a kind only by name.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn post_value(&self, segments: &[&str], body: &Value) -> Result<Value, ClientError> {
+        self.fetch(self.request(Method::POST, segments).json(body)).await
+    }
+
+    /// `DELETE` of any path below `/v1`; `None` where the answer has no body.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn delete_value(&self, segments: &[&str], generation: i64) -> Result<Option<Value>, ClientError> {
+        let request = Precondition::Generation(generation).apply(self.request(Method::DELETE, segments));
+        let body = body(accepted(request.send().await?).await?).await?;
+        match body.is_empty() {
+            true => Ok(None),
+            false => serde_json::from_slice(&body).map(Some).map_err(ClientError::Unreadable),
+        }
+    }
+}
+
+/// The response if it is a success, otherwise its problem.
+async fn accepted(response: Response) -> Result<Response, ClientError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let body = body(response).await?;
+    match serde_json::from_slice(&body) {
+        Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
+        Err(_) => {
+            let text = String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned();
+            Err(ClientError::Unexpected { status: status.as_u16(), body: text })
+        }
+    }
+}
+
+/// Reads a body, bounded.
+async fn body(mut response: Response) -> Result<Vec<u8>, ClientError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > BODY_LIMIT {
+            return Err(ClientError::Unexpected {
+                status: response.status().as_u16(),
+                body: "the answer is larger than 64 MiB".into(),
+            });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}

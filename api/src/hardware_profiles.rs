@@ -1,0 +1,13 @@
+//! Hardware profiles: what a model must have, and its thresholds.
+
+use muster_core::profiles::HardwareProfile;
+
+use crate::kind::Kind;
+use crate::object::NoStatus;
+
+impl Kind for HardwareProfile {
+    const KIND: &'static str = "hardware_profile";
+    const COLLECTION: &'static str = "hardware_profiles";
+    const SCHEMA: &'static str = "HardwareProfileObject";
+    type Status = NoStatus;
+}

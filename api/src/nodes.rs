@@ -1,0 +1,200 @@
+//! Nodes: servers with a BMC, NICs, disks, GPUs. The spec says where a machine is and how to reach it; hardware is observed, never declared.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use jiff::Timestamp;
+use muster_core::facts::Facts;
+use muster_core::values::Mac;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::kind::Kind;
+
+/// What is wanted of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSpec {
+    pub site: String,
+    #[serde(default)]
+    pub rack: Option<String>,
+    /// The lowest U it fills.
+    #[serde(default)]
+    pub rack_unit: Option<u32>,
+    /// Hardware profile it must fit.
+    #[serde(default)]
+    pub profile: Option<String>,
+    /// Chassis serial, where it is known beforehand.
+    #[serde(default)]
+    pub serial: Option<String>,
+    #[serde(default)]
+    pub smbios_uuid: Option<Uuid>,
+    pub power: NodePower,
+    /// Interfaces it may boot from; at least one.
+    pub macs: Vec<NodeMac>,
+    /// `true`: registration starts inspection. `false`: it waits for `actions/accept`.
+    #[serde(default = "yes")]
+    pub accept: bool,
+    /// Refuses every destructive call until it is cleared.
+    #[serde(default)]
+    pub protected: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a node is powered: `{"redfish": {"bmc": …}}` or `{"manual": {"person": …}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NodePower {
+    Redfish {
+        bmc: Bmc,
+    },
+    /// A named person presses the button.
+    Manual {
+        person: String,
+    },
+}
+
+/// A BMC and the credential that logs in to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bmc {
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    #[serde(default = "https")]
+    pub port: u16,
+    /// A credential whose purpose is `bmc`.
+    pub credential: String,
+}
+
+fn https() -> u16 {
+    443
+}
+
+/// An interface that boots, and the address it gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeMac {
+    pub mac: Mac,
+    #[serde(default)]
+    pub subnet: Option<String>,
+    /// Within the subnet; the server picks the lowest free one when only `subnet` is given, and shows it in the status.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = Ipv4)]
+    pub address: Option<Ipv4Addr>,
+}
+
+/// Where a node is on its way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeStatus {
+    /// `discovered`, `inspecting`, `available`… (the lifecycle's words).
+    pub state: String,
+    pub entered_at: Option<Timestamp>,
+    /// When a moving state counts as stuck; absent in steady states.
+    pub deadline_at: Option<Timestamp>,
+    /// Of a draining node.
+    pub purpose: Option<String>,
+    /// Of a failed node.
+    pub failed_phase: Option<String>,
+    pub reason: Option<String>,
+    /// Raised by each claim and release.
+    pub epoch: i64,
+    pub why: Why,
+    /// The name of the claim that holds it.
+    pub claim: Option<String>,
+    pub pool: Option<String>,
+    /// The operation it is busy with.
+    pub operation: Option<Uuid>,
+    pub conditions: Vec<Condition>,
+    /// Addresses as reserved, by MAC.
+    pub addresses: Vec<NodeAddress>,
+    pub facts_observed_at: Option<Timestamp>,
+    pub last_gate_run: Option<LastGateRun>,
+}
+
+/// "Why is this node not moving?", as data and as one sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Why {
+    pub sentence: String,
+    pub waiting_for: Option<String>,
+    pub since: Option<Timestamp>,
+    /// Who must act next: `muster`, or a person.
+    pub owner: Option<String>,
+    pub next_action: Option<String>,
+    /// Attempts of the step it is at.
+    pub attempts: i64,
+}
+
+/// Something true or false of a node beside its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    pub condition: String,
+    pub value: String,
+    pub since: Option<Timestamp>,
+}
+
+/// An address that is reserved for a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeAddress {
+    pub mac: Mac,
+    pub subnet: String,
+    #[schema(value_type = String, format = Ipv4)]
+    pub address: IpAddr,
+}
+
+/// The latest run of a suite on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LastGateRun {
+    pub id: Uuid,
+    pub suite: String,
+    /// `pass`, `fail` or `unknown`.
+    pub verdict: String,
+    pub finished_at: Timestamp,
+}
+
+/// Facts with the time and place they were seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeFacts {
+    /// `live` or `installed`.
+    pub source: String,
+    pub observed_at: Timestamp,
+    pub facts: Facts,
+}
+
+/// The body of an action.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeAction {
+    /// Why, for the history; quarantine and maintain need one.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// One stay of a node in a state or at a step, with the time it took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TimelineEntry {
+    pub at: Timestamp,
+    /// `event` or `step`.
+    pub entry: String,
+    pub kind: String,
+    pub summary: String,
+    pub actor: Option<String>,
+    /// Milliseconds; of finished steps.
+    pub duration_ms: Option<i64>,
+    pub operation: Option<Uuid>,
+}
+
+/// What led a node to where it is, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Timeline {
+    pub items: Vec<TimelineEntry>,
+}
+
+impl Kind for NodeSpec {
+    const KIND: &'static str = "node";
+    const COLLECTION: &'static str = "nodes";
+    const SCHEMA: &'static str = "Node";
+    type Status = NodeStatus;
+}

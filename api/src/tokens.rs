@@ -1,0 +1,69 @@
+//! Tokens of machines: `mst_<id>_<secret><crc32>`, with a role and an end.
+
+use jiff::Timestamp;
+use muster_core::values::{Name, Secret};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// What a caller may do; each role includes the ones below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Reads everything but secrets.
+    Viewer,
+    /// Moves nodes and declares what they run.
+    Operator,
+    /// Also sites, subnets, credentials, agents, tokens and blobs.
+    Admin,
+}
+
+impl Role {
+    /// As stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let all = [Self::Viewer, Self::Operator, Self::Admin];
+        all.into_iter().find(|role| role.as_str() == text).ok_or_else(|| format!("{text:?} is not a role"))
+    }
+}
+
+/// `POST /v1/tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateToken {
+    pub name: Name,
+    pub role: Role,
+    /// Seconds until it ends; at most a year.
+    pub expires_in_s: u32,
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Token {
+    pub id: Uuid,
+    pub name: String,
+    pub role: Role,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub last_used: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// The answer to a creation: the only time the token is shown.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CreatedToken {
+    pub token: Token,
+    #[schema(value_type = String)]
+    pub secret: Secret,
+}
