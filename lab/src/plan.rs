@@ -148,7 +148,8 @@ impl RackPlan {
         }
         let (mut unique, mut addresses) = (BTreeSet::new(), BTreeSet::new());
         for machine in &self.machines {
-            let own = [machine.name.to_string(), machine.mac.to_string(), machine.uuid.to_string(), machine.serial.clone()];
+            let own =
+                [machine.name.to_string(), machine.mac.to_string(), machine.uuid.to_string(), machine.serial.clone()];
             let disks = machine.disks.iter().map(|disk| disk.serial.clone());
             for word in own.into_iter().chain(disks) {
                 if !unique.insert(word.clone()) {
@@ -205,7 +206,10 @@ impl MachinePlan {
         }
         for disk in &self.disks {
             if !plain(&disk.serial, 20) || disk.serial.contains(' ') || !(1..=4096).contains(&disk.size_gib) {
-                return Err(format!("disk {:?}: a serial of 1 to 20 letters, digits and dashes; 1 to 4096 GiB", disk.serial));
+                return Err(format!(
+                    "disk {:?}: a serial of 1 to 20 letters, digits and dashes; 1 to 4096 GiB",
+                    disk.serial
+                ));
             }
         }
         Ok(())

@@ -1,0 +1,121 @@
+//! What a BMC remembers without power: its accounts and its event log, in `bmc.json`.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use muster_core::values::Secret;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, io};
+use crate::plan::BmcPlan;
+use crate::rack::write_atomically;
+
+/// Entries the event log holds; the oldest go first.
+const MAX_EVENTS: usize = 500;
+
+/// An account.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) id: u32,
+    pub(crate) user: String,
+    pub(crate) password: Secret,
+    pub(crate) role: String,
+    pub(crate) enabled: bool,
+}
+
+/// An entry of the event log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts from 1 over the BMC's life.
+    pub id: u64,
+    /// When.
+    pub created: Timestamp,
+    /// Redfish severity: `OK`, `Warning` or `Critical`.
+    pub severity: String,
+    /// Which kind of event.
+    pub message_id: String,
+    /// In words.
+    pub message: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Contents {
+    accounts: Vec<Account>,
+    events: Vec<Event>,
+    next_event: u64,
+}
+
+/// The memory of one BMC.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    path: PathBuf,
+    contents: Contents,
+}
+
+impl Memory {
+    /// Reads what an earlier run left, or starts as from the factory.
+    pub(crate) fn open(dir: &Path, plan: &BmcPlan) -> Result<Self, LabError> {
+        let path = dir.join("bmc.json");
+        let contents = match std::fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents {
+                accounts: vec![Account {
+                    id: 1,
+                    user: plan.user.clone(),
+                    password: plan.password.clone(),
+                    role: "Administrator".to_owned(),
+                    enabled: true,
+                }],
+                events: Vec::new(),
+                next_event: 1,
+            },
+            Err(error) => return Err(io(format!("read {}", path.display()))(error)),
+        };
+        Ok(Self { path, contents })
+    }
+
+    /// The accounts.
+    pub(crate) fn accounts(&self) -> &[Account] {
+        &self.contents.accounts
+    }
+
+    /// Changes an account's password; false when there is no such account.
+    pub(crate) fn set_password(&mut self, id: u32, password: Secret) -> Result<bool, LabError> {
+        let Some(account) = self.contents.accounts.iter_mut().find(|account| account.id == id) else {
+            return Ok(false);
+        };
+        account.password = password;
+        write_atomically(&self.path, &self.contents).map(|()| true)
+    }
+
+    /// The event log, oldest first.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.contents.events
+    }
+
+    /// Adds an event.
+    pub(crate) fn log(&mut self, created: Timestamp, severity: &str, message_id: &str, message: String) {
+        let id = self.contents.next_event;
+        self.contents.next_event += 1;
+        let (severity, message_id) = (severity.to_owned(), format!("MusterLab.1.0.{message_id}"));
+        if self.contents.events.len() == MAX_EVENTS {
+            self.contents.events.remove(0);
+        }
+        self.contents.events.push(Event { id, created, severity, message_id, message });
+        self.save();
+    }
+
+    /// Empties the event log; ids go on.
+    pub(crate) fn clear_events(&mut self) {
+        self.contents.events.clear();
+        self.save();
+    }
+
+    fn save(&self) {
+        if let Err(error) = write_atomically(&self.path, &self.contents) {
+            tracing::error!(path = %self.path.display(), %error, "a BMC's memory could not be written");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A Redfish service (DSP0266) for one machine: TLS with a certificate of its own, accounts and sessions, and a machine behind
+//! it that really changes. It keeps its accounts and event log over restarts of the lab, and misbehaves on request.
+
+mod access; // Basic, sessions, lock-out
+mod actions; // What can be changed
+mod certificate; // Its TLS identity
+mod enclosure; // Chassis, sensors and manager
+pub mod faults; // Misbehaviour on request
+mod memory; // Accounts and event log
+mod reply; // Answers and errors
+mod serve; // Connections, limits, faults
+mod services; // Session, account, update and task services
+mod systems; // The computer system and what is in it
+mod tree; // Which path is which resource
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use muster_core::clock::Clock;
+use muster_core::values::{Digest, Secret};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use memory::Event;
+
+use crate::error::LabError;
+use crate::machine::Machine;
+use crate::machine::oracle::{Cause, Happening};
+use crate::plan::BmcPlan;
+use access::Access;
+use faults::{Fault, Faults};
+use memory::Memory;
+
+/// A running BMC; dropping it closes its listener and connections.
+#[derive(Debug)]
+pub struct Bmc {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// SHA-256 of its certificate in DER, which stays the same over restarts.
+    pub fingerprint: Digest,
+    service: Arc<Service>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// What the service answers from.
+#[derive(Debug)]
+pub(crate) struct Service {
+    machine: Arc<Machine>,
+    plan: BmcPlan,
+    memory: Mutex<Memory>,
+    access: Mutex<Access>,
+    faults: Faults,
+    started: Instant,
+    /// While the BMC itself restarts it answers nobody.
+    restarting_until: Mutex<Option<Instant>>,
+}
+
+impl Bmc {
+    /// Serves the machine on `listener`, which may belong to another network namespace.
+    pub fn start(machine: Arc<Machine>, plan: &BmcPlan, listener: TcpListener) -> Result<Self, LabError> {
+        let (tls, fingerprint) = certificate::load_or_make(&machine.dir, plan.address)?;
+        let (listener, address) = serve::adopt(listener)?;
+        let service = Arc::new(Service {
+            memory: Mutex::new(Memory::open(&machine.dir, plan)?),
+            access: Mutex::new(Access::new(plan.lockout_threshold, Duration::from_secs(plan.lockout_s))),
+            faults: Faults::default(),
+            started: Instant::now(),
+            restarting_until: Mutex::new(None),
+            plan: plan.clone(),
+            machine,
+        });
+        let serving = tokio::spawn(serve::run(listener, tls, Arc::clone(&service)));
+        let watching = tokio::spawn(log_power(Arc::clone(&service)));
+        Ok(Self { address, fingerprint, service, _tasks: [serving, watching].map(AbortOnDropHandle::new) })
+    }
+
+    /// Makes it misbehave.
+    pub fn inject(&self, fault: Fault) {
+        self.service.faults.inject(fault);
+    }
+
+    /// Ends all misbehaviour.
+    pub fn clear_faults(&self) {
+        self.service.faults.clear();
+    }
+
+    /// The misbehaviour in force.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.service.faults.list()
+    }
+
+    /// The name of its first account and the password that works now, whoever set it.
+    pub fn credentials(&self) -> (String, Secret) {
+        let memory = self.service.memory();
+        let account = memory.accounts().first().expect("the factory account cannot be deleted");
+        (account.user.clone(), account.password.clone())
+    }
+
+    /// Its event log, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        self.service.memory().events().to_vec()
+    }
+
+    /// How often an account got locked since the BMC started.
+    pub fn lockouts(&self) -> u32 {
+        self.service.access().lockouts
+    }
+}
+
+impl Service {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no holder of a BMC's memory panics")
+    }
+
+    fn access(&self) -> MutexGuard<'_, Access> {
+        self.access.lock().expect("no holder of a BMC's logins panics")
+    }
+
+    fn log(&self, severity: &str, message_id: &str, message: impl Into<String>) {
+        self.memory().log(Clock::System.now(), severity, message_id, message.into());
+    }
+}
+
+/// Copies the machine's power events into the event log, as a BMC's sensors would.
+async fn log_power(service: Arc<Service>) {
+    let mut entries = service.machine.subscribe();
+    loop {
+        let entry = match entries.recv().await {
+            Ok(entry) => entry,
+            Err(RecvError::Lagged(_)) => continue,
+            Err(RecvError::Closed) => return,
+        };
+        let by = match &entry.cause {
+            Cause::Bmc { user, reset } => format!("{reset} by {user}"),
+            Cause::Guest => "the operating system".to_owned(),
+            Cause::Button => "the power button".to_owned(),
+            Cause::Lab => "loss of power".to_owned(),
+        };
+        match entry.what {
+            Happening::PowerOn { .. } => service.log("OK", "PowerOn", format!("The system was powered on ({by}).")),
+            Happening::Reboot { .. } => service.log("OK", "Reset", format!("The system was reset ({by}).")),
+            Happening::PowerOff => service.log("OK", "PowerOff", format!("The system was powered off ({by}).")),
+            Happening::ButtonPressed => {
+                service.log("OK", "PowerButton", format!("The power button was pressed ({by})."))
+            }
+            Happening::Failed { why } => {
+                service.log("Critical", "SystemFailed", why.chars().take(500).collect::<String>())
+            }
+            // A real BMC does not see what the lab does to the machine.
+            Happening::Fault { .. } => {}
+        }
+    }
+}

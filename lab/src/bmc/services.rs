@@ -1,0 +1,157 @@
+//! The service root and the services beside the hardware: sessions, accounts, updates, tasks.
+
+use serde_json::{Value, json};
+
+use super::Service;
+use super::enclosure::{FIRMWARE_VERSION, uuid};
+use super::memory::Account;
+use super::systems::bios_version;
+use super::tree::collection;
+
+const ACCOUNTS: &str = "/redfish/v1/AccountService/Accounts";
+const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
+const INVENTORY: &str = "/redfish/v1/UpdateService/FirmwareInventory";
+const ROLE: &str = "/redfish/v1/AccountService/Roles/Administrator";
+
+/// The service root.
+pub(crate) fn root(service: &Service) -> Value {
+    let link = |name: &str| json!({"@odata.id": format!("/redfish/v1/{name}")});
+    json!({
+        "@odata.id": "/redfish/v1/",
+        "@odata.type": "#ServiceRoot.v1_13_0.ServiceRoot",
+        "Id": "RootService",
+        "Name": "Root Service",
+        "RedfishVersion": "1.15.0",
+        "UUID": uuid(service),
+        "Vendor": service.machine.plan.manufacturer,
+        "Product": "Muster Lab BMC",
+        "Systems": link("Systems"),
+        "Chassis": link("Chassis"),
+        "Managers": link("Managers"),
+        "SessionService": link("SessionService"),
+        "AccountService": link("AccountService"),
+        "UpdateService": link("UpdateService"),
+        "Tasks": link("TaskService"),
+        "Links": {"Sessions": {"@odata.id": SESSIONS}},
+    })
+}
+
+/// The other resources under `/redfish/v1`.
+pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
+    match segments {
+        ["SessionService"] => Some(json!({
+            "@odata.id": "/redfish/v1/SessionService",
+            "@odata.type": "#SessionService.v1_1_8.SessionService",
+            "Id": "SessionService",
+            "Name": "Session Service",
+            "ServiceEnabled": true,
+            "SessionTimeout": 300,
+            "Sessions": {"@odata.id": SESSIONS},
+        })),
+        ["SessionService", "Sessions"] => {
+            let ids: Vec<String> = service.access().sessions().iter().map(|session| session.id.to_string()).collect();
+            Some(collection(SESSIONS, "Session", &ids))
+        }
+        ["SessionService", "Sessions", id] => {
+            let mut access = service.access();
+            let found = access.sessions().iter().find(|session| session.id.to_string() == *id)?;
+            Some(session(found.id, &found.user))
+        }
+        ["AccountService"] => Some(account_service(service)),
+        ["AccountService", "Accounts"] => {
+            let ids: Vec<String> = service.memory().accounts().iter().map(|account| account.id.to_string()).collect();
+            Some(collection(ACCOUNTS, "ManagerAccount", &ids))
+        }
+        ["AccountService", "Accounts", id] => {
+            service.memory().accounts().iter().find(|account| account.id.to_string() == *id).map(account)
+        }
+        ["AccountService", "Roles"] => {
+            Some(collection("/redfish/v1/AccountService/Roles", "Role", &["Administrator".to_owned()]))
+        }
+        ["AccountService", "Roles", "Administrator"] => Some(json!({
+            "@odata.id": ROLE,
+            "@odata.type": "#Role.v1_3_1.Role",
+            "Id": "Administrator",
+            "Name": "Administrator",
+            "RoleId": "Administrator",
+            "IsPredefined": true,
+            "AssignedPrivileges": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"],
+        })),
+        ["UpdateService"] => Some(json!({
+            "@odata.id": "/redfish/v1/UpdateService",
+            "@odata.type": "#UpdateService.v1_11_0.UpdateService",
+            "Id": "UpdateService",
+            "Name": "Update Service",
+            "ServiceEnabled": true,
+            "FirmwareInventory": {"@odata.id": INVENTORY},
+        })),
+        ["UpdateService", "FirmwareInventory"] => {
+            Some(collection(INVENTORY, "SoftwareInventory", &["BIOS".to_owned(), "BMC".to_owned()]))
+        }
+        ["UpdateService", "FirmwareInventory", "BIOS"] => Some(firmware("BIOS", bios_version(service))),
+        ["UpdateService", "FirmwareInventory", "BMC"] => Some(firmware("BMC", FIRMWARE_VERSION)),
+        ["TaskService"] => Some(json!({
+            "@odata.id": "/redfish/v1/TaskService",
+            "@odata.type": "#TaskService.v1_2_0.TaskService",
+            "Id": "TaskService",
+            "Name": "Task Service",
+            "ServiceEnabled": true,
+            "Tasks": {"@odata.id": "/redfish/v1/TaskService/Tasks"},
+        })),
+        ["TaskService", "Tasks"] => Some(collection("/redfish/v1/TaskService/Tasks", "Task", &[])),
+        _ => None,
+    }
+}
+
+/// A session, without its token.
+pub(crate) fn session(id: u64, user: &str) -> Value {
+    json!({
+        "@odata.id": format!("{SESSIONS}/{id}"),
+        "@odata.type": "#Session.v1_5_0.Session",
+        "Id": id.to_string(),
+        "Name": "Session",
+        "UserName": user,
+    })
+}
+
+fn account_service(service: &Service) -> Value {
+    json!({
+        "@odata.id": "/redfish/v1/AccountService",
+        "@odata.type": "#AccountService.v1_12_0.AccountService",
+        "Id": "AccountService",
+        "Name": "Account Service",
+        "ServiceEnabled": true,
+        "MinPasswordLength": 8,
+        "MaxPasswordLength": 64,
+        "AccountLockoutThreshold": service.plan.lockout_threshold,
+        "AccountLockoutDuration": service.plan.lockout_s,
+        "Accounts": {"@odata.id": ACCOUNTS},
+        "Roles": {"@odata.id": "/redfish/v1/AccountService/Roles"},
+    })
+}
+
+/// An account; its password always reads as null.
+fn account(account: &Account) -> Value {
+    json!({
+        "@odata.id": format!("{ACCOUNTS}/{}", account.id),
+        "@odata.type": "#ManagerAccount.v1_9_0.ManagerAccount",
+        "Id": account.id.to_string(),
+        "Name": "User Account",
+        "UserName": account.user,
+        "Password": null,
+        "RoleId": account.role,
+        "Enabled": account.enabled,
+        "Links": {"Role": {"@odata.id": ROLE}},
+    })
+}
+
+fn firmware(id: &str, version: &str) -> Value {
+    json!({
+        "@odata.id": format!("{INVENTORY}/{id}"),
+        "@odata.type": "#SoftwareInventory.v1_7_0.SoftwareInventory",
+        "Id": id,
+        "Name": format!("{id} firmware"),
+        "Version": version,
+        "Updateable": false,
+    })
+}

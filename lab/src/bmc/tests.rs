@@ -1,0 +1,247 @@
+//! The BMC over real TLS, with a fake guest behind a real machine.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::values::Secret;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::Bmc;
+use super::faults::{Fault, FaultKind, Garbage};
+use crate::machine::fake::{self, FakeLauncher};
+use crate::machine::firmware::BootOrder;
+use crate::machine::launch::Exit;
+use crate::machine::oracle::Happening;
+use crate::machine::{Machine, PowerState};
+use crate::plan::BmcPlan;
+
+const SYSTEM: &str = "/redfish/v1/Systems/1";
+const RESET: &str = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
+const LIMIT: Duration = Duration::from_secs(5);
+
+struct Bench {
+    bmc: Bmc,
+    machine: Arc<Machine>,
+    launcher: Arc<FakeLauncher>,
+    plan: BmcPlan,
+    http: Client,
+    dir: tempfile::TempDir,
+}
+
+/// The reference rack's UEFI machine, without its namespace.
+async fn bench() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let (machine, launcher) = fake::machine(dir.path(), 0);
+    let plan = BmcPlan { reset_delay_ms: 20, ..machine.plan.bmc.clone().unwrap() };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bmc = Bmc::start(Arc::clone(&machine), &plan, listener).unwrap();
+    let http = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(LIMIT).build().unwrap();
+    Bench { bmc, machine, launcher, plan, http, dir }
+}
+
+impl Bench {
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("https://{}{path}", self.bmc.address))
+    }
+
+    fn authorised(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.request(method, path).basic_auth(&self.plan.user, Some(self.plan.password.reveal()))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.authorised(Method::GET, path).send().await.unwrap().error_for_status().unwrap().json().await.unwrap()
+    }
+
+    async fn write(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
+        let response = self.authorised(method, path).json(&body).send().await.unwrap();
+        let status = response.status();
+        (status, serde_json::from_str(&response.text().await.unwrap()).unwrap_or_default())
+    }
+
+    async fn reset(&self, kind: &str) -> StatusCode {
+        self.write(Method::POST, RESET, json!({"ResetType": kind})).await.0
+    }
+
+    async fn becomes(&self, power: PowerState) {
+        self.machine.wait_for_power(power, LIMIT).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_link_leads_somewhere_and_nothing_is_open_but_the_root() {
+    let bench = bench().await;
+    let mut queue = vec!["/redfish/v1".to_owned()];
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(path) = queue.pop() {
+        if !seen.insert(path.clone()) {
+            continue;
+        }
+        let body = bench.get(&path).await;
+        collect_links(&body, &mut queue);
+        let open = bench.request(Method::GET, &path).send().await.unwrap().status();
+        assert_eq!(open == StatusCode::OK, path == "/redfish/v1", "{path}: {open}");
+    }
+    assert!(seen.len() > 35, "{seen:?}");
+}
+
+fn collect_links(value: &Value, queue: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match value.as_str().filter(|_| key == "@odata.id") {
+                    Some(path) => queue.push(path.split('#').next().unwrap_or(path).trim_end_matches('/').to_owned()),
+                    None => collect_links(value, queue),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_links(item, queue)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn a_one_time_override_boots_the_network_once_and_power_follows_the_answer() {
+    let bench = bench().await;
+    let patch = json!({"Boot": {"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe", "BootSourceOverrideMode": "UEFI"}});
+    assert_eq!(bench.write(Method::PATCH, SYSTEM, patch).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(bench.get(SYSTEM).await["Boot"]["BootSourceOverrideEnabled"], "Once");
+    assert_eq!(bench.reset("On").await, StatusCode::NO_CONTENT);
+    assert_eq!(bench.get(SYSTEM).await["PowerState"], "Off", "the answer comes before the power");
+    bench.becomes(PowerState::On).await;
+    assert_eq!(bench.get(SYSTEM).await["Boot"]["BootSourceOverrideTarget"], "None");
+    let watts = bench.get("/redfish/v1/Chassis/1/Power").await["PowerControl"][0]["PowerConsumedWatts"].as_u64();
+    assert!(watts.unwrap() > 100);
+
+    // The guest reboots by itself: the override is used up.
+    bench.launcher.guest_exits(Exit::Reset);
+    let mut entries = bench.machine.subscribe();
+    while !matches!(entries.recv().await.unwrap().what, Happening::Reboot { .. }) {}
+    bench.becomes(PowerState::On).await;
+    assert_eq!(bench.reset("PowerCycle").await, StatusCode::NO_CONTENT);
+    while !matches!(entries.recv().await.unwrap().what, Happening::PowerOn { .. }) {}
+    let orders: Vec<BootOrder> = bench.launcher.boots.lock().unwrap().iter().map(|boot| boot.order).collect();
+    assert_eq!(orders[..2], [BootOrder::NetworkFirst, BootOrder::Own]);
+    assert_eq!(bench.reset("GracefulShutdown").await, StatusCode::NO_CONTENT);
+    bench.becomes(PowerState::Off).await;
+    assert_eq!(bench.reset("ForceRestart").await, StatusCode::CONFLICT);
+    let log = bench.get("/redfish/v1/Managers/1/LogServices/EventLog/Entries").await;
+    let text = log["Members"].to_string();
+    assert!(text.contains("PowerOn") && text.contains("BootOverride") && text.contains("Reset"), "{text}");
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_with_a_message_and_change_nothing() {
+    let bench = bench().await;
+    let before = bench.get(SYSTEM).await;
+    for (method, path, body, status, id) in [
+        (Method::POST, RESET, json!({"ResetType": "Nmi"}), 400, "PropertyValueNotInList"),
+        (Method::POST, RESET, json!({}), 400, "PropertyMissing"),
+        (Method::PATCH, SYSTEM, json!({"Boot": {"BootSourceOverrideTarget": "Bogus"}}), 400, "PropertyValueNotInList"),
+        (Method::PATCH, SYSTEM, json!({"Boot": {"BootSourceOverrideMode": "Legacy"}}), 400, "PropertyValueNotInList"),
+        (Method::PATCH, SYSTEM, json!({"SerialNumber": "x"}), 400, "PropertyNotWritable"),
+        (Method::POST, SYSTEM, json!({}), 405, "OperationNotAllowed"),
+        (Method::PATCH, "/redfish/v1/Nothing", json!({}), 404, "ResourceMissingAtURI"),
+        (
+            Method::PATCH,
+            "/redfish/v1/AccountService/Accounts/1",
+            json!({"Password": "short"}),
+            400,
+            "PropertyValueFormatError",
+        ),
+    ] {
+        let (seen, answer) = bench.write(method, path, body).await;
+        assert_eq!(seen.as_u16(), status, "{path}: {answer}");
+        assert_eq!(answer["error"]["@Message.ExtendedInfo"][0]["MessageId"], format!("Base.1.13.{id}"), "{path}");
+    }
+    let stale = bench
+        .authorised(Method::PATCH, SYSTEM)
+        .header("if-match", "W/\"0\"")
+        .json(&json!({"Boot": {}}))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(stale.status(), StatusCode::PRECONDITION_FAILED);
+    assert_eq!(bench.get(SYSTEM).await, before);
+}
+
+#[tokio::test]
+async fn a_session_works_until_it_is_deleted_and_a_new_password_outlives_the_bmc() {
+    let bench = bench().await;
+    let login = json!({"UserName": bench.plan.user, "Password": bench.plan.password.reveal()});
+    let response =
+        bench.request(Method::POST, "/redfish/v1/SessionService/Sessions").json(&login).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::CREATED);
+    let token = response.headers()["x-auth-token"].to_str().unwrap().to_owned();
+    let location = response.headers()["location"].to_str().unwrap().to_owned();
+    let with_token = |method, path: &str| bench.request(method, path).header("x-auth-token", &token).send();
+    assert_eq!(with_token(Method::GET, SYSTEM).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(with_token(Method::DELETE, &location).await.unwrap().status(), StatusCode::NO_CONTENT);
+    assert_eq!(with_token(Method::GET, SYSTEM).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+
+    let change = json!({"Password": "a new long password"});
+    assert_eq!(
+        bench.write(Method::PATCH, "/redfish/v1/AccountService/Accounts/1", change).await.0,
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(bench.bmc.credentials().1.reveal(), "a new long password");
+    let fingerprint = bench.bmc.fingerprint;
+    let Bench { bmc, machine, plan, dir: _dir, .. } = bench;
+    drop(bmc);
+    let again = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    assert_eq!(again.credentials().1.reveal(), "a new long password");
+    assert_eq!(again.fingerprint, fingerprint, "the certificate can be pinned");
+}
+
+#[tokio::test]
+async fn faults_do_what_they_say() {
+    let bench = bench().await;
+    let get = || bench.authorised(Method::GET, SYSTEM).timeout(Duration::from_millis(500)).send();
+
+    bench.bmc.inject(Fault::next(1, FaultKind::Hang));
+    assert!(get().await.unwrap_err().is_timeout());
+    bench.bmc.inject(Fault::next(1, FaultKind::Status503 { retry_after_s: 7 }));
+    let busy = get().await.unwrap();
+    assert_eq!(
+        (busy.status(), busy.headers()["retry-after"].to_str().unwrap()),
+        (StatusCode::SERVICE_UNAVAILABLE, "7")
+    );
+    for shape in [Garbage::BadJson, Garbage::Truncated, Garbage::Deep] {
+        bench.bmc.inject(Fault::next(1, FaultKind::Garbage { shape }));
+        let answer = get().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert!(answer.json::<Value>().await.is_err(), "{shape:?}");
+    }
+    bench.bmc.inject(Fault::next(1, FaultKind::Slow { ms: 150 }));
+    let asked = std::time::Instant::now();
+    assert_eq!(get().await.unwrap().status(), StatusCode::OK);
+    assert!(asked.elapsed() >= Duration::from_millis(150));
+
+    bench.bmc.inject(Fault::next(1, FaultKind::AcceptedNothingHappens));
+    assert_eq!(bench.reset("On").await, StatusCode::NO_CONTENT);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(bench.machine.boots(), 0);
+    bench.bmc.inject(Fault::next(1, FaultKind::LostReply).on("POST"));
+    assert_eq!(get().await.unwrap().status(), StatusCode::OK);
+    assert!(bench.authorised(Method::POST, RESET).json(&json!({"ResetType": "On"})).send().await.is_err());
+    bench.becomes(PowerState::On).await;
+    assert_eq!(bench.machine.boots(), 1, "done once, though nobody was told");
+    assert!(bench.bmc.faults().is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_password_locks_out_who_keeps_trying() {
+    let bench = bench().await;
+    bench.bmc.inject(Fault::always(FaultKind::PasswordChanged));
+    for _ in 0..bench.plan.lockout_threshold {
+        assert_eq!(bench.authorised(Method::GET, SYSTEM).send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+    bench.bmc.clear_faults();
+    assert_eq!(bench.bmc.lockouts(), 1);
+    let locked = bench.authorised(Method::GET, SYSTEM).send().await.unwrap().status();
+    assert_eq!(locked, StatusCode::UNAUTHORIZED, "the right password does not help a locked account");
+    assert!(bench.bmc.events().iter().any(|event| event.message_id.ends_with("LoginFailed")));
+    // Secrets print as dots wherever they turn up.
+    assert!(!format!("{:?}", bench.bmc).contains(Secret::reveal(&bench.plan.password)));
+}

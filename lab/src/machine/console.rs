@@ -1,0 +1,164 @@
+//! The serial console of a machine: a bounded log, and a socket that stays open across power cycles.
+//!
+//! QEMU connects to us for every boot, so no byte of a boot is missed; whoever watches connects to `console.sock`, gets the
+//! recent past and then everything as it comes, and may type.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::qemu_args::SERIAL_SOCKET;
+use crate::error::{LabError, io};
+
+/// Where watchers connect, in the machine's directory.
+pub const CONSOLE_SOCKET: &str = "console.sock";
+/// The log, in the machine's directory; the half before it is `console.log.1`.
+pub const CONSOLE_LOG: &str = "console.log";
+/// Size at which the log is put aside for a new one, in bytes.
+const MAX_LOG: u64 = 4 << 20;
+/// How much of the past a new watcher gets, in bytes.
+const BACKLOG: usize = 64 << 10;
+/// Watchers at once.
+const MAX_WATCHERS: usize = 16;
+
+/// A console; dropping it closes its sockets.
+#[derive(Debug)]
+pub(crate) struct Console {
+    tape: Arc<Tape>,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+/// What is shared between the line and its watchers.
+#[derive(Debug)]
+struct Tape {
+    dir: PathBuf,
+    written: Mutex<Written>,
+    fresh: broadcast::Sender<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Written {
+    log: File,
+    length: u64,
+    recent: Vec<u8>,
+}
+
+impl Console {
+    /// Listens for QEMU and for watchers.
+    pub(crate) fn open(dir: &Path) -> Result<Self, LabError> {
+        let log = open_log(dir)?;
+        let length = log.metadata().map_err(io("read the console log's size"))?.len();
+        let written = Mutex::new(Written { log, length, recent: Vec::new() });
+        let tape = Arc::new(Tape { dir: dir.to_owned(), written, fresh: broadcast::Sender::new(256) });
+        let (keys, typed) = mpsc::channel(64);
+        let line = follow_line(listen(&dir.join(SERIAL_SOCKET))?, Arc::clone(&tape), typed);
+        let watchers = serve_watchers(listen(&dir.join(CONSOLE_SOCKET))?, Arc::clone(&tape), keys);
+        let tasks = [tokio::spawn(line), tokio::spawn(watchers)].map(AbortOnDropHandle::new);
+        Ok(Self { tape, _tasks: tasks })
+    }
+
+    /// Writes a line of the lab's own between two boots.
+    pub(crate) fn mark(&self, text: &str) {
+        self.tape.write(format!("\r\n--- {text} ---\r\n").as_bytes());
+    }
+}
+
+impl Tape {
+    fn write(&self, bytes: &[u8]) {
+        let mut written = self.written.lock().expect("no holder of the console log panics");
+        if written.length + bytes.len() as u64 > MAX_LOG {
+            // Losing the log must not lose the machine: the console goes on.
+            let _ = fs::rename(self.dir.join(CONSOLE_LOG), self.dir.join(format!("{CONSOLE_LOG}.1")));
+            if let Ok(log) = open_log(&self.dir) {
+                (written.log, written.length) = (log, 0);
+            }
+        }
+        written.length += bytes.len() as u64;
+        let _ = written.log.write_all(bytes);
+        written.recent.extend_from_slice(bytes);
+        if written.recent.len() > 2 * BACKLOG {
+            let old = written.recent.len() - BACKLOG;
+            written.recent.drain(..old);
+        }
+        // Sent under the lock, so that a new watcher sees each byte once.
+        let _ = self.fresh.send(bytes.to_vec());
+    }
+
+    /// The recent past, and everything after it.
+    fn watch(&self) -> (Vec<u8>, broadcast::Receiver<Vec<u8>>) {
+        let written = self.written.lock().expect("no holder of the console log panics");
+        (written.recent.clone(), self.fresh.subscribe())
+    }
+}
+
+fn open_log(dir: &Path) -> Result<File, LabError> {
+    let path = dir.join(CONSOLE_LOG);
+    OpenOptions::new().create(true).append(true).open(&path).map_err(io(format!("open {}", path.display())))
+}
+
+/// Listens on a socket file, in place of one that an earlier run may have left.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener, LabError> {
+    let _ = fs::remove_file(path);
+    UnixListener::bind(path).map_err(io(format!("listen on {}", path.display())))
+}
+
+/// One QEMU after the other.
+async fn follow_line(listener: UnixListener, tape: Arc<Tape>, mut typed: mpsc::Receiver<Vec<u8>>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        let (mut read, mut write) = stream.into_split();
+        let mut chunk = [0; 4096];
+        loop {
+            tokio::select! {
+                read = read.read(&mut chunk) => match read {
+                    Ok(length) if length > 0 => tape.write(&chunk[..length]),
+                    Ok(_) | Err(_) => break,
+                },
+                Some(keys) = typed.recv() => if write.write_all(&keys).await.is_err() { break },
+            }
+        }
+    }
+}
+
+async fn serve_watchers(listener: UnixListener, tape: Arc<Tape>, keys: mpsc::Sender<Vec<u8>>) {
+    let mut watchers = tokio::task::JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        while watchers.try_join_next().is_some() {}
+        if watchers.len() < MAX_WATCHERS {
+            watchers.spawn(serve_watcher(stream, tape.watch(), keys.clone()));
+        }
+    }
+}
+
+async fn serve_watcher(stream: UnixStream, tape: (Vec<u8>, broadcast::Receiver<Vec<u8>>), keys: mpsc::Sender<Vec<u8>>) {
+    let (recent, mut fresh) = tape;
+    let (mut read, mut write) = stream.into_split();
+    let mut chunk = [0; 256];
+    if write.write_all(&recent).await.is_err() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            bytes = fresh.recv() => match bytes {
+                Ok(bytes) => if write.write_all(&bytes).await.is_err() { return },
+                // A watcher too slow for its console misses a part; the log has it.
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            },
+            read = read.read(&mut chunk) => match read {
+                Ok(length) if length > 0 => {
+                    // Keys typed at a machine that is off go nowhere, as on a real serial line.
+                    let _ = keys.try_send(chunk[..length].to_vec());
+                }
+                Ok(_) | Err(_) => return,
+            },
+        }
+    }
+}

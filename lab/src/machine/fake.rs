@@ -1,0 +1,61 @@
+//! A guest without QEMU: it runs, it can be killed, and the test says when its operating system does something.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use muster_core::clock::Clock;
+use tokio::sync::{mpsc, watch};
+
+use super::Machine;
+use super::launch::{Boot, Exit, Guest, GuestAct, Launcher};
+use crate::error::LabError;
+use crate::plan::RackPlan;
+
+/// Launches fakes, and remembers what it launched.
+#[derive(Debug, Default)]
+pub(crate) struct FakeLauncher {
+    /// Every boot, oldest first.
+    pub(crate) boots: Mutex<Vec<Boot>>,
+    current: Mutex<Option<watch::Sender<Option<Exit>>>>,
+}
+
+impl FakeLauncher {
+    /// The running guest ends by itself.
+    pub(crate) fn guest_exits(&self, exit: Exit) {
+        let current = self.current.lock().unwrap();
+        current.as_ref().expect("a guest runs").send_replace(Some(exit));
+    }
+}
+
+impl Launcher for FakeLauncher {
+    fn launch(&self, boot: Boot) -> BoxFuture<'_, Result<Guest, LabError>> {
+        self.boots.lock().unwrap().push(boot);
+        let (acts, mut queue) = mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Result<(), String>>)>(8);
+        let (ended, exit) = watch::channel(None);
+        *self.current.lock().unwrap() = Some(ended.clone());
+        tokio::spawn(async move {
+            while let Some((act, done)) = queue.recv().await {
+                match act {
+                    GuestAct::Kill => drop(ended.send_replace(Some(Exit::Lost("killed".to_owned())))),
+                    GuestAct::PressPowerButton => drop(ended.send_replace(Some(Exit::PoweredOff))),
+                    GuestAct::Wedge
+                    | GuestAct::Unwedge
+                    | GuestAct::SetLink { .. }
+                    | GuestAct::SetNvmeWarning { .. } => {}
+                }
+                let _ = done.send(Ok(()));
+            }
+        });
+        async move { Ok(Guest { pid: None, acts, exit }) }.boxed()
+    }
+}
+
+/// The reference rack's machine at `index`, run by a fake.
+pub(crate) fn machine(dir: &Path, index: usize) -> (Arc<Machine>, Arc<FakeLauncher>) {
+    let launcher = Arc::new(FakeLauncher::default());
+    let plan = RackPlan::reference().machines[index].clone();
+    let machine = Machine::new(plan, dir.to_owned(), launcher.clone(), Clock::System).unwrap();
+    (machine, launcher)
+}

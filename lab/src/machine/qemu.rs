@@ -1,0 +1,162 @@
+//! Running a machine in QEMU, inside the rack's namespace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::net::UnixListener;
+use tokio::process::Child;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+
+use super::accel::Accel;
+use super::console::{Console, listen};
+use super::launch::{Boot, Exit, Guest, GuestAct, Launcher};
+use super::qemu_args::{QMP_SOCKET, UEFI_VARIABLES, arguments, disk_id};
+use super::{disks, qmp::Qmp};
+use crate::error::{LabError, io};
+use crate::plan::{FirmwareKind, MachinePlan};
+use crate::rack::Netns;
+
+/// The variables OVMF leaves the factory with (package ovmf).
+const UEFI_FACTORY_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+/// What QEMU itself says, in the machine's directory.
+const QEMU_LOG: &str = "qemu.log";
+/// From starting QEMU to its first word; seconds on a loaded host.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest socket path the kernel takes, less room for the longest of our names (unix(7)).
+const MAX_DIR: usize = 107 - "/console.sock".len();
+
+/// Starts one machine's guests.
+#[derive(Debug)]
+pub struct Qemu {
+    plan: MachinePlan,
+    dir: PathBuf,
+    netns: Netns,
+    tap: String,
+    accel: Accel,
+    console: Console,
+    /// Held while a QEMU connects, so that each boot gets its own connection.
+    control: Mutex<UnixListener>,
+}
+
+impl Qemu {
+    /// Makes the machine's directory with its disks and firmware variables, keeping what is there.
+    pub(crate) fn prepare(
+        plan: &MachinePlan,
+        dir: &Path,
+        netns: &Netns,
+        tap: String,
+        accel: Accel,
+    ) -> Result<Self, LabError> {
+        if dir.as_os_str().len() > MAX_DIR {
+            return Err(LabError::Plan(format!(
+                "{} is too long a path for sockets: at most {MAX_DIR} bytes",
+                dir.display()
+            )));
+        }
+        fs::create_dir_all(dir).map_err(io(format!("make {}", dir.display())))?;
+        disks::create(plan, dir)?;
+        let variables = dir.join(UEFI_VARIABLES);
+        if plan.firmware == FirmwareKind::Uefi && !variables.exists() {
+            fs::copy(UEFI_FACTORY_VARIABLES, &variables)
+                .map_err(io(format!("copy {UEFI_FACTORY_VARIABLES} (package ovmf)")))?;
+        }
+        let control = Mutex::new(listen(&dir.join(QMP_SOCKET))?);
+        let (plan, dir, netns) = (plan.clone(), dir.to_owned(), netns.clone());
+        let console = Console::open(&dir)?;
+        Ok(Self { plan, dir, netns, tap, accel, console, control })
+    }
+
+    async fn start(&self, boot: Boot) -> Result<Guest, LabError> {
+        let control = self.control.lock().await;
+        // A QEMU that died while it was connecting may have left its connection in the backlog.
+        while control.accept().now_or_never().is_some() {}
+        self.console.mark(&format!("boot {} of {}", boot.number, self.plan.name));
+        let said = self.dir.join(QEMU_LOG);
+        let log = fs::File::create(&said).map_err(io(format!("make {}", said.display())))?;
+        let mut child = self
+            .netns
+            .command("qemu-system-x86_64")
+            .args(arguments(&self.plan, &self.tap, self.accel, boot))
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(io("run qemu-system-x86_64 (package qemu-system-x86)"))?;
+        let connected = tokio::select! {
+            accepted = control.accept() => match accepted {
+                Ok((stream, _)) => Qmp::connect(stream).await,
+                Err(error) => Err(error.to_string()),
+            },
+            status = child.wait() => Err(format!("QEMU ended at once: {status:?}")),
+            () = tokio::time::sleep(START_TIMEOUT) => Err(format!("QEMU did not come up in {START_TIMEOUT:?}")),
+        };
+        let qmp = connected.map_err(|why| {
+            let said = fs::read_to_string(&said).unwrap_or_default();
+            LabError::Machine { machine: self.plan.name.to_string(), why: format!("{why}; {}", said.trim()) }
+        })?;
+        let (acts, queue) = mpsc::channel(8);
+        let (ended, exit) = watch::channel(None);
+        let pid = child.id();
+        tokio::spawn(accompany(child, qmp, queue, ended));
+        Ok(Guest { pid, acts, exit })
+    }
+}
+
+impl Launcher for Qemu {
+    fn launch(&self, boot: Boot) -> BoxFuture<'_, Result<Guest, LabError>> {
+        self.start(boot).boxed()
+    }
+}
+
+/// Does what is asked of a guest until it ends, and says how it ended.
+async fn accompany(
+    mut child: Child,
+    qmp: Qmp,
+    mut queue: mpsc::Receiver<(GuestAct, oneshot::Sender<Result<(), String>>)>,
+    ended: watch::Sender<Option<Exit>>,
+) {
+    let status = loop {
+        tokio::select! {
+            status = child.wait() => break status,
+            Some((act, done)) = queue.recv() => {
+                // Who asked may have given up waiting.
+                let _ = done.send(perform(&mut child, &qmp, act).await);
+            }
+        }
+    };
+    let exit = match qmp.shutdown_reason().await.as_deref() {
+        Some("guest-reset") => Exit::Reset,
+        Some("guest-shutdown") => Exit::PoweredOff,
+        other => Exit::Lost(format!("QEMU ended: {status:?}, {}", other.unwrap_or("without a reason"))),
+    };
+    ended.send_replace(Some(exit));
+}
+
+async fn perform(child: &mut Child, qmp: &Qmp, act: GuestAct) -> Result<(), String> {
+    match act {
+        GuestAct::Kill => child.start_kill().map_err(|error| error.to_string()),
+        GuestAct::Wedge => signal(child, Signal::SIGSTOP),
+        GuestAct::Unwedge => signal(child, Signal::SIGCONT),
+        GuestAct::PressPowerButton => qmp.execute("system_powerdown", json!({})).await.map(drop),
+        GuestAct::SetLink { up } => qmp.execute("set_link", json!({"name": "net0", "up": up})).await.map(drop),
+        GuestAct::SetNvmeWarning { disk, warning } => {
+            let path = format!("/machine/peripheral/{}", disk_id(disk));
+            let set = json!({"path": path, "property": "smart_critical_warning", "value": warning});
+            qmp.execute("qom-set", set).await.map(drop)
+        }
+    }
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<(), String> {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or("the guest has ended")?;
+    kill(Pid::from_raw(pid), signal).map_err(|error| error.to_string())
+}

@@ -1,0 +1,98 @@
+//! QEMU's control protocol (docs/interop/qmp-spec): one JSON document a line, a greeting, `qmp_capabilities`, then commands
+//! answered in turn with events between.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// The longest answer taken.
+const MAX_LINE: u64 = 1 << 20;
+/// A QEMU that does not answer in this time is stopped or stuck.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Request = (Value, oneshot::Sender<Result<Value, String>>);
+
+/// A control connection.
+#[derive(Debug)]
+pub(crate) struct Qmp {
+    requests: mpsc::Sender<Request>,
+    reader: JoinHandle<Option<String>>,
+}
+
+impl Qmp {
+    /// Shakes hands.
+    pub(crate) async fn connect(stream: UnixStream) -> Result<Self, String> {
+        let (read, write) = stream.into_split();
+        let (requests, queue) = mpsc::channel(8);
+        let reader = tokio::spawn(converse(BufReader::new(read), write, queue));
+        let qmp = Self { requests, reader };
+        qmp.execute("qmp_capabilities", json!({})).await?;
+        Ok(qmp)
+    }
+
+    /// Runs a command.
+    pub(crate) async fn execute(&self, command: &str, arguments: Value) -> Result<Value, String> {
+        let (reply, answer) = oneshot::channel();
+        let request = json!({"execute": command, "arguments": arguments});
+        self.requests.send((request, reply)).await.map_err(|_| "QEMU has closed its control socket".to_owned())?;
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err("QEMU has closed its control socket".to_owned()),
+            Err(_) => Err(format!("QEMU did not answer {command} in {ANSWER_TIMEOUT:?}")),
+        }
+    }
+
+    /// After QEMU has ended: why it shut down, in its own word (`guest-reset`, `guest-shutdown`, ...), if it said so.
+    pub(crate) async fn shutdown_reason(self) -> Option<String> {
+        let Self { requests, reader } = self;
+        let abort = reader.abort_handle();
+        let reason = tokio::time::timeout(ANSWER_TIMEOUT, reader).await;
+        abort.abort();
+        drop(requests);
+        reason.ok().and_then(Result::ok).flatten()
+    }
+}
+
+/// Sends requests and reads lines until QEMU closes; returns the reason of the last SHUTDOWN event.
+async fn converse(
+    mut lines: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Request>,
+) -> Option<String> {
+    let mut reason = None;
+    let mut waiting: std::collections::VecDeque<oneshot::Sender<Result<Value, String>>> = Default::default();
+    let mut line = Vec::new();
+    loop {
+        let mut limited = (&mut lines).take(MAX_LINE);
+        tokio::select! {
+            // `read_until` keeps what it has read in `line` when the other branch wins.
+            read = limited.read_until(b'\n', &mut line) => {
+                if !matches!(read, Ok(read) if read > 0) || line.last() != Some(&b'\n') {
+                    return reason;
+                }
+                let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+                line.clear();
+                if message["event"] == "SHUTDOWN" {
+                    reason = message["data"]["reason"].as_str().map(str::to_owned);
+                } else if let Some(answer) = message.get("return") {
+                    // A caller that gave up no longer listens.
+                    let _ = waiting.pop_front().map(|reply| reply.send(Ok(answer.clone())));
+                } else if let Some(error) = message.get("error") {
+                    let said = error["desc"].as_str().unwrap_or("unknown error").to_owned();
+                    let _ = waiting.pop_front().map(|reply| reply.send(Err(said)));
+                }
+            }
+            Some((request, reply)) = queue.recv() => {
+                waiting.push_back(reply);
+                if write.write_all(format!("{request}\n").as_bytes()).await.is_err() {
+                    return reason;
+                }
+            }
+        }
+    }
+}

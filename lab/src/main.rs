@@ -1,0 +1,145 @@
+//! `muster-lab`: a virtual rack by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use muster_lab::control::{Act, DiskQuery, LabClient};
+use muster_lab::{LabError, Rack, RackPlan, rack};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser)]
+#[command(
+    name = "muster-lab",
+    about = "A virtual rack: QEMU machines with Redfish BMCs in a network namespace of their own"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Print the reference plan, with fresh BMC passwords.
+    Plan,
+    /// Build a rack in DIR and run it until Ctrl-C or SIGTERM.
+    Up {
+        /// The rack's directory.
+        dir: PathBuf,
+        /// A plan; without it, the reference rack.
+        #[arg(long)]
+        plan: Option<PathBuf>,
+    },
+    /// Show the machines of the rack that runs in DIR.
+    Show {
+        /// The rack's directory.
+        dir: PathBuf,
+    },
+    /// Do something to a machine: ACT as JSON, such as '{"act":"press_button"}' or
+    /// '{"act":"inject_fault","fault":{"kind":{"fault":"hang"},"requests":1}}'.
+    Act {
+        /// The rack's directory.
+        dir: PathBuf,
+        /// The machine's name.
+        machine: String,
+        /// What to do.
+        act: String,
+    },
+    /// Show what happened to a machine, and its BMC's event log.
+    Log {
+        /// The rack's directory.
+        dir: PathBuf,
+        /// The machine's name.
+        machine: String,
+    },
+    /// Show how much of a disk holds anything.
+    Disk {
+        /// The rack's directory.
+        dir: PathBuf,
+        /// The machine's name.
+        machine: String,
+        /// The disk's serial.
+        serial: String,
+    },
+    /// Remove what a killed rack left in the system.
+    Clean {
+        /// The rack's directory.
+        dir: PathBuf,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    match run(Arguments::parse().verb).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("muster-lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(verb: Verb) -> Result<(), LabError> {
+    match verb {
+        Verb::Plan => print(&RackPlan::reference()),
+        Verb::Up { dir, plan } => up(&dir, plan.as_deref()).await,
+        Verb::Show { dir } => print(&LabClient::new(&dir)?.machines().await?),
+        Verb::Act { dir, machine, act } => {
+            let act: Act = serde_json::from_str(&act).map_err(|error| LabError::Plan(format!("ACT: {error}")))?;
+            LabClient::new(&dir)?.act(&machine, &act).await
+        }
+        Verb::Log { dir, machine } => {
+            let lab = LabClient::new(&dir)?;
+            print(&lab.oracle(&machine).await?)?;
+            match lab.machine(&machine).await?.bmc {
+                Some(_) => print(&lab.events(&machine).await?),
+                None => Ok(()),
+            }
+        }
+        Verb::Disk { dir, machine, serial } => {
+            print(&LabClient::new(&dir)?.read_disk(&machine, &serial, &DiskQuery::Use).await?)
+        }
+        Verb::Clean { dir } => {
+            let cleaned = rack::clean(&dir)?;
+            match cleaned.netns {
+                Some(netns) => println!("removed {netns} and {} processes", cleaned.processes),
+                None => println!("nothing was left"),
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn up(dir: &Path, plan: Option<&Path>) -> Result<(), LabError> {
+    let plan = match plan {
+        Some(path) => {
+            let text = std::fs::read(path)
+                .map_err(|source| LabError::Io { what: format!("read {}", path.display()), source })?;
+            serde_json::from_slice(&text).map_err(|error| LabError::Plan(error.to_string()))?
+        }
+        None => RackPlan::reference(),
+    };
+    let on_signal = |kind| signal(kind).map_err(|source| LabError::Io { what: "wait for signals".to_owned(), source });
+    let (mut interrupt, mut terminate) = (on_signal(SignalKind::interrupt())?, on_signal(SignalKind::terminate())?);
+    let rack = Rack::start(dir, plan).await?;
+    println!("{} runs in {} ({:?}); Ctrl-C ends it", rack.netns.name(), rack.dir.display(), rack.accel);
+    for (name, slot) in rack.slots() {
+        match &slot.bmc {
+            Some(bmc) => println!("{name}: BMC https://{}/redfish/v1/, user and password in rack.json", bmc.address),
+            None => println!("{name}: no BMC; press its button"),
+        }
+    }
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    rack.close().await.map(drop)
+}
+
+fn print(document: &impl Serialize) -> Result<(), LabError> {
+    let text = serde_json::to_string_pretty(document).map_err(|error| LabError::Plan(error.to_string()))?;
+    println!("{text}");
+    Ok(())
+}

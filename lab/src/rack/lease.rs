@@ -1,0 +1,113 @@
+//! Who owns a rack's directory, and what to remove when that owner was killed.
+//!
+//! The record is written before the thing it names exists, so a run killed at any instant leaves a record of what it made.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::netns::Netns;
+use crate::error::{LabError, io};
+
+/// The record's name in the rack's directory.
+const FILE: &str = "lease.json";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    owner_pid: u32,
+    /// Clock ticks from boot to the owner's start: with the pid, it names one process for as long as the host is up.
+    owner_start: u64,
+    netns: Netns,
+}
+
+/// What a cleaning found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// The namespace of the run that had left it.
+    pub netns: Option<String>,
+    /// How many of its processes were still running.
+    pub processes: usize,
+}
+
+/// Takes the directory for this process, after removing what a dead owner left.
+pub(crate) fn take(dir: &Path) -> Result<Netns, LabError> {
+    let what = format!("make {}", dir.display());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io(what))?;
+    clean(dir)?;
+    let netns = Netns::new();
+    let owner_pid = std::process::id();
+    let owner_start = start_time(owner_pid).ok_or_else(|| LabError::Unknown("/proc/self/stat".to_owned()))?;
+    write_atomically(&dir.join(FILE), &Record { owner_pid, owner_start, netns: netns.clone() })?;
+    Ok(netns)
+}
+
+/// Removes what a rack left in the system, and its record: its processes, its namespace with bridge and taps. Disks, firmware
+/// variables and logs stay in the directory. A rack whose owner lives is refused, unless the owner is this process.
+pub fn clean(dir: &Path) -> Result<Cleaned, LabError> {
+    let path = dir.join(FILE);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Cleaned::default()),
+        Err(error) => return Err(io(format!("read {}", path.display()))(error)),
+    };
+    let broken = |error| LabError::Plan(format!("{} is not a lease: {error}", path.display()));
+    let record: Record = serde_json::from_slice(&text).map_err(broken)?;
+    let alive = start_time(record.owner_pid) == Some(record.owner_start);
+    if alive && record.owner_pid != std::process::id() {
+        return Err(LabError::Plan(format!("{} is in use by process {}", dir.display(), record.owner_pid)));
+    }
+    let processes = record.netns.destroy()?;
+    fs::remove_file(&path).map_err(io(format!("remove {}", path.display())))?;
+    Ok(Cleaned { netns: Some(record.netns.name().to_owned()), processes })
+}
+
+/// When a process started, or nothing when it is gone or a zombie. Field 22 of `/proc/PID/stat`, counted after the command's
+/// closing parenthesis because the command may hold spaces (proc(5)).
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    (state != "Z").then(|| fields.nth(18))??.parse().ok()
+}
+
+/// Writes a JSON document so that a reader sees the old or the new one, whole, readable by its owner alone.
+pub(crate) fn write_atomically(path: &Path, document: &impl Serialize) -> Result<(), LabError> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let what = || io(format!("write {}", path.display()));
+    let text = serde_json::to_vec_pretty(document).map_err(|error| what()(error.into()))?;
+    let beside: PathBuf = path.with_extension("new");
+    let mut file =
+        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside).map_err(what())?;
+    file.write_all(&text).map_err(what())?;
+    drop(file);
+    fs::rename(&beside, path).map_err(what())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_a_start_time_and_a_made_up_one_has_not() {
+        assert!(start_time(std::process::id()).is_some());
+        assert_eq!(start_time(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_directory_without_a_lease_is_clean() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(clean(dir.path()).unwrap(), Cleaned::default());
+    }
+
+    #[test]
+    fn a_rack_whose_owner_lives_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let owner_pid = std::os::unix::process::parent_id();
+        let owner_start = start_time(owner_pid).unwrap();
+        write_atomically(&dir.path().join(FILE), &Record { owner_pid, owner_start, netns: Netns::new() }).unwrap();
+        assert!(clean(dir.path()).unwrap_err().to_string().contains("in use"));
+    }
+}

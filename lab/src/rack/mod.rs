@@ -1,0 +1,163 @@
+//! A rack that runs: one namespace, `br0` with a tap per machine, `bmc0` with an address per BMC, and the machines.
+//!
+//! One process owns a rack. When it ends by [`Rack::close`] or by being dropped, nothing stays in the system; when it is killed,
+//! [`clean`] on the same directory, or the next start, removes what stayed.
+
+mod forward; // A door into the namespace
+mod ip; // Running `ip`
+mod lease; // Who owns the directory
+mod netns; // The namespace
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use muster_core::clock::Clock;
+
+pub use forward::Forwarder;
+pub(crate) use lease::write_atomically;
+pub use lease::{Cleaned, clean};
+pub use netns::Netns;
+
+use crate::bmc::Bmc;
+use crate::control::ControlServer;
+use crate::error::{LabError, io};
+use crate::machine::Machine;
+use crate::machine::accel::Accel;
+use crate::machine::qemu::Qemu;
+use crate::plan::{BMC_GATEWAY, GATEWAY, MachinePlan, RackPlan};
+
+/// The port every BMC listens on.
+const BMC_PORT: u16 = 443;
+
+/// A running rack.
+#[derive(Debug)]
+pub struct Rack {
+    /// Where its disks, firmware variables, logs and sockets are.
+    pub dir: PathBuf,
+    /// Its namespace.
+    pub netns: Netns,
+    /// How its guests run.
+    pub accel: Accel,
+    slots: Arc<BTreeMap<String, Slot>>,
+    control: Option<ControlServer>,
+}
+
+/// One place in the rack: a machine, and its BMC if it has one.
+#[derive(Debug)]
+pub struct Slot {
+    /// The machine.
+    pub machine: Arc<Machine>,
+    /// Its BMC.
+    pub bmc: Option<Bmc>,
+}
+
+impl Rack {
+    /// Builds the planned rack in `dir`, with every machine off. Machines of an earlier rack in the same directory keep their
+    /// disks, firmware variables, BMC accounts and logs.
+    pub async fn start(dir: &Path, plan: RackPlan) -> Result<Self, LabError> {
+        if !nix::unistd::Uid::effective().is_root() {
+            return Err(LabError::NotRoot);
+        }
+        plan.validate()?;
+        let dir = std::path::absolute(dir).map_err(io("find the rack's directory"))?;
+        let netns = lease::take(&dir)?;
+        // From here on a failure drops the rack, and dropping cleans.
+        let accel = Accel::choose(plan.accel).await?;
+        let mut rack = Self { dir, netns, accel, slots: Arc::default(), control: None };
+        rack.build(&plan).await?;
+        Ok(rack)
+    }
+
+    async fn build(&mut self, plan: &RackPlan) -> Result<(), LabError> {
+        write_atomically(&self.dir.join("rack.json"), plan)?;
+        build_network(&self.netns, &plan.machines)?;
+        let mut slots = BTreeMap::new();
+        for (index, machine) in plan.machines.iter().enumerate() {
+            slots.insert(machine.name.to_string(), self.build_slot(index, machine).await?);
+        }
+        self.slots = Arc::new(slots);
+        self.control = Some(ControlServer::start(&self.dir, Arc::clone(&self.slots))?);
+        Ok(())
+    }
+
+    async fn build_slot(&self, index: usize, plan: &MachinePlan) -> Result<Slot, LabError> {
+        let dir = self.dir.join(plan.name.as_str());
+        let qemu = Qemu::prepare(plan, &dir, &self.netns, tap_name(index), self.accel)?;
+        let machine = Machine::new(plan.clone(), dir, Arc::new(qemu), Clock::System)?;
+        let bmc = match &plan.bmc {
+            Some(bmc) => {
+                let address = SocketAddr::from((bmc.address, BMC_PORT));
+                let listener = self.netns.within(move || TcpListener::bind(address))?;
+                let listener = listener.map_err(io(format!("listen on {address}")))?;
+                Some(Bmc::start(Arc::clone(&machine), bmc, listener)?)
+            }
+            None => None,
+        };
+        Ok(Slot { machine, bmc })
+    }
+
+    /// The machine and BMC of that name.
+    pub fn slot(&self, name: &str) -> Result<&Slot, LabError> {
+        self.slots.get(name).ok_or_else(|| LabError::Unknown(format!("machine {name}")))
+    }
+
+    /// Every machine, by name.
+    pub fn slots(&self) -> impl Iterator<Item = (&str, &Slot)> {
+        self.slots.iter().map(|(name, slot)| (name.as_str(), slot))
+    }
+
+    /// A command that runs inside the rack's namespace; whatever it starts ends with the rack at the latest.
+    pub fn command(&self, program: &str) -> tokio::process::Command {
+        self.netns.command(program)
+    }
+
+    /// Carries connections made to `outside` on the host (port 0 picks a port) to `inside` in the namespace.
+    pub fn forward(&self, outside: SocketAddr, inside: SocketAddr) -> Result<Forwarder, LabError> {
+        Forwarder::start(&self.netns, outside, inside)
+    }
+
+    /// Cuts every machine's power and removes everything the rack made in the system. The directory stays.
+    pub async fn close(mut self) -> Result<Cleaned, LabError> {
+        self.control = None;
+        for slot in self.slots.values() {
+            slot.machine.close().await;
+        }
+        let dir = self.dir.clone();
+        let cleaned = tokio::task::spawn_blocking(move || clean(&dir)).await;
+        cleaned.map_err(|error| LabError::Unknown(format!("end of the cleaning: {error}")))?
+    }
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        if let Err(error) = clean(&self.dir) {
+            tracing::error!(dir = %self.dir.display(), %error, "the rack left something behind; `muster-lab clean` removes it");
+        }
+    }
+}
+
+fn tap_name(index: usize) -> String {
+    format!("tap{index}")
+}
+
+/// `br0` joins the machines' taps: the provisioning network. `bmc0` only carries addresses: the out-of-band network, which in
+/// a rack no machine can reach from its own network card.
+fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError> {
+    netns.create()?;
+    for (bridge, gateway) in [("br0", GATEWAY), ("bmc0", BMC_GATEWAY)] {
+        netns.ip(&["link", "add", bridge, "type", "bridge"])?;
+        netns.ip(&["addr", "add", &format!("{gateway}/24"), "dev", bridge])?;
+        netns.ip(&["link", "set", bridge, "up"])?;
+    }
+    for (index, machine) in machines.iter().enumerate() {
+        let tap = tap_name(index);
+        netns.ip(&["tuntap", "add", "dev", &tap, "mode", "tap"])?;
+        netns.ip(&["link", "set", &tap, "master", "br0", "up"])?;
+        if let Some(bmc) = &machine.bmc {
+            netns.ip(&["addr", "add", &format!("{}/24", bmc.address), "dev", "bmc0"])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! munged and slurmctld inside the namespace.

@@ -1,0 +1,124 @@
+//! A whole rack for real: namespace, taps, QEMU, firmware, and a BMC over TLS. Needs root and the QEMU packages.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_lab::control::{Act, DiskAnswer, DiskQuery, LabClient};
+use muster_lab::machine::PowerState;
+use muster_lab::machine::console::CONSOLE_LOG;
+use muster_lab::machine::oracle::{Cause, Happening};
+use muster_lab::plan::{AccelPlan, RackPlan};
+use muster_lab::{Rack, rack};
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(30);
+const SYSTEM: &str = "redfish/v1/Systems/1";
+
+/// A machine is driven through its BMC and its faults are real; closing leaves nothing in the system.
+#[tokio::test]
+async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = RackPlan { accel: AccelPlan::Tcg, ..RackPlan::reference() };
+    plan.machines.remove(0);
+    let rack = Rack::start(dir.path(), plan).await.unwrap();
+    let slot = rack.slot("n2").unwrap();
+    let bmc = slot.bmc.as_ref().unwrap();
+    let (user, password) = bmc.credentials();
+
+    // The BMC is inside the namespace; a forwarder is the way in from here.
+    let door = rack.forward(SocketAddr::from(([127, 0, 0, 1], 0)), bmc.address).unwrap();
+    let http = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(LIMIT).build().unwrap();
+    let url = |path: &str| format!("https://{}/{path}", door.address);
+    let reset = |kind: &'static str| {
+        let request =
+            http.post(url(&format!("{SYSTEM}/Actions/ComputerSystem.Reset"))).json(&json!({"ResetType": kind}));
+        request.basic_auth(&user, Some(password.reveal())).send()
+    };
+    assert_eq!(reset("On").await.unwrap().status(), StatusCode::NO_CONTENT);
+    slot.machine.wait_for_power(PowerState::On, LIMIT).await.unwrap();
+    let system = http.get(url(SYSTEM)).basic_auth(&user, Some(password.reveal())).send().await.unwrap();
+    assert_eq!(system.json::<Value>().await.unwrap()["PowerState"], "On");
+    let log = slot.machine.dir.join(CONSOLE_LOG);
+    wait_for_text(&log, "SeaBIOS").await;
+    wait_for_text(&log, "starting execution...ok").await;
+
+    // The same rack through its control socket, as another process sees it.
+    let lab = LabClient::new(dir.path()).unwrap();
+    let warning = |serial: &str| Act::SetNvmeWarning { serial: serial.to_owned(), warning: 4 };
+    lab.act("n2", &warning("MUSTER-NVME-A-2")).await.unwrap();
+    assert!(lab.act("n2", &warning("MUSTER-DECOY-2")).await.is_err(), "the decoy has no SMART log");
+    lab.act("n2", &Act::SetLink { up: false }).await.unwrap();
+    lab.act("n2", &Act::Wedge).await.unwrap();
+    assert!(lab.read_disk("n2", "MUSTER-NVME-A-2", &DiskQuery::Sample { seed: 1, count: 1 }).await.is_err(), "it runs");
+    assert_eq!(reset("ForceOff").await.unwrap().status(), StatusCode::NO_CONTENT);
+    slot.machine.wait_for_power(PowerState::Off, LIMIT).await.unwrap();
+    let sample = lab.read_disk("n2", "MUSTER-NVME-A-2", &DiskQuery::Sample { seed: 1, count: 64 }).await.unwrap();
+    assert!(
+        matches!(sample, DiskAnswer::Blocks { blocks } if blocks.len() == 64 && blocks.iter().all(|block| block.zero))
+    );
+    let oracle = lab.oracle("n2").await.unwrap();
+    let power: Vec<&Happening> =
+        oracle.iter().map(|entry| &entry.what).filter(|what| !matches!(what, Happening::Fault { .. })).collect();
+    assert!(matches!(power[..], [Happening::PowerOn { .. }, Happening::PowerOff]), "{power:?}");
+    assert!(matches!(&oracle[0].cause, Cause::Bmc { reset, .. } if reset == "On"));
+
+    // A machine without a BMC has a button.
+    lab.act("n3", &Act::PressButton).await.unwrap();
+    assert_eq!(lab.machine("n3").await.unwrap().power, PowerState::On);
+    let namespace = Path::new("/run/netns").join(rack.netns.name());
+    assert!(namespace.exists());
+    rack.close().await.unwrap();
+    assert!(!namespace.exists());
+    assert_eq!(processes_of(dir.path()), Vec::<String>::new());
+}
+
+/// What a killed lab leaves is removed by the next one to look, and by nobody while the lab lives.
+#[tokio::test]
+async fn what_a_killed_lab_left_is_cleaned() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = dir.path().join("plan.json");
+    let machines = RackPlan::reference().machines.split_off(2);
+    std::fs::write(&plan, serde_json::to_vec(&RackPlan { accel: AccelPlan::Tcg, machines }).unwrap()).unwrap();
+    let rack_dir = dir.path().join("rack");
+    let mut lab = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster-lab"))
+        .args(["up".as_ref(), rack_dir.as_os_str(), "--plan".as_ref(), plan.as_os_str()])
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let client = LabClient::new(&rack_dir).unwrap();
+    for turn in 0.. {
+        match client.machines().await {
+            Ok(machines) if machines.len() == 1 => break,
+            seen => assert!(turn < 300, "{seen:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    client.act("n3", &Act::PressButton).await.unwrap();
+    let refusal = rack::clean(&rack_dir).unwrap_err().to_string();
+    assert!(refusal.contains("in use"), "{refusal}");
+    lab.kill().await.unwrap();
+    let cleaned = rack::clean(&rack_dir).unwrap();
+    assert_eq!(cleaned.processes, 1);
+    assert!(!Path::new("/run/netns").join(cleaned.netns.unwrap()).exists());
+    assert_eq!(processes_of(&rack_dir), Vec::<String>::new());
+}
+
+async fn wait_for_text(path: &Path, text: &str) {
+    for _ in 0..600 {
+        let log = std::fs::read(path).unwrap_or_default();
+        if String::from_utf8_lossy(&log).contains(text) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{text:?} did not appear in {}", path.display());
+}
+
+/// Processes working in a directory: every QEMU works in its machine's.
+fn processes_of(dir: &Path) -> Vec<String> {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let inside = |path: &std::path::PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
+    pids.filter(inside).map(|path| path.display().to_string()).collect()
+}
