@@ -1,1 +1,177 @@
-//! placeholder
+//! SSH: the only way to command a node, in the live image and in the installed OS alike.
+//!
+//! The node proves itself by the one host key recorded for it; we prove ourselves by a certificate made for one job. What is run is one of
+//! [`command::Command`]'s fixed forms: no text from outside ever reaches a shell. Nothing a node prints is kept beyond a stated size.
+
+pub mod command; // What may be run on a node, and its bounds
+mod exec; // One command: input, output, exit
+pub mod lines; // A command that prints lines for as long as it likes
+#[cfg(test)]
+pub(crate) mod sshd; // A real sshd on loopback
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use muster_core::wire::agent::Login;
+use russh::client::{self, Handle};
+use russh::keys::PublicKeyOrCertificate;
+use russh::keys::ssh_key::{Certificate, PrivateKey, PublicKey};
+
+/// With three unanswered keepalives allowed, a node that fell silent is noticed after 40 s.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVES_UNANSWERED: usize = 3;
+
+/// What can go wrong between us and a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SshError {
+    #[error("the login cannot be used: {0}")]
+    BadLogin(String),
+    #[error("{address} does not answer: {why}")]
+    Unreachable { address: SocketAddr, why: String },
+    /// Another machine, another system on the same machine, or somebody in between.
+    #[error("{address} shows {shown}, recorded is {recorded}")]
+    HostKeyMismatch { address: SocketAddr, shown: String, recorded: String },
+    #[error("{0} refuses our certificate for root")]
+    AuthRefused(SocketAddr),
+    #[error("{what} took longer than {seconds} s")]
+    Timeout { what: String, seconds: u64 },
+    /// The connection broke; what was running there may go on.
+    #[error("connection lost: {0}")]
+    Lost(String),
+    #[error("{command} ended with {status}: {stderr}")]
+    Exit { command: String, status: u32, stderr: String },
+    #[error("{command} printed more than {limit} bytes")]
+    TooMuch { command: String, limit: usize },
+}
+
+impl SshError {
+    /// Whether the same again may work once the node is back: the connection failed, not the command.
+    pub fn connection(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Lost(_) => true,
+            Self::BadLogin(_)
+            | Self::HostKeyMismatch { .. }
+            | Self::AuthRefused(_)
+            | Self::Exit { .. }
+            | Self::TooMuch { .. } => false,
+        }
+    }
+}
+
+/// A connection to one node, logged in as root. Dropping it closes it.
+pub struct Session {
+    handle: Handle<Pin>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("closed", &self.handle.is_closed()).finish()
+    }
+}
+
+impl Session {
+    /// Connects, checks the host key and logs in, all within the given time.
+    ///
+    /// # Errors
+    /// [`SshError`]; `HostKeyMismatch` before anything of ours was sent.
+    pub async fn connect(login: &Login, within: Duration) -> Result<Self, SshError> {
+        Self::connect_watched(login, within, KEEPALIVE).await
+    }
+
+    async fn connect_watched(login: &Login, within: Duration, keepalive: Duration) -> Result<Self, SshError> {
+        let what = format!("connecting to {}:{}", login.address, login.port);
+        tokio::time::timeout(within, connect(login, keepalive))
+            .await
+            .map_err(|_| SshError::Timeout { what, seconds: within.as_secs() })?
+    }
+}
+
+async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError> {
+    let address = SocketAddr::from((login.address, login.port));
+    let recorded = PublicKey::from_openssh(&login.host_key)
+        .map_err(|why| SshError::BadLogin(format!("recorded host key: {why}")))?;
+    let (key, certificate) = user_key(login)?;
+    let shown = Arc::new(OnceLock::new());
+    let pin = Pin { recorded: recorded.clone(), shown: Arc::clone(&shown) };
+    let config = Arc::new(config(&recorded, keepalive));
+    let refused = |error: russh::Error| refusal(address, &recorded, shown.get(), &error);
+    let mut handle = client::connect(config, address, pin).await.map_err(refused)?;
+    let answer = handle.authenticate_openssh_cert("root", Arc::new(key), certificate).await;
+    match answer {
+        Ok(answer) if answer.success() => Ok(Session { handle }),
+        Ok(_) => Err(SshError::AuthRefused(address)),
+        Err(error) => Err(SshError::Lost(error.to_string())),
+    }
+}
+
+fn user_key(login: &Login) -> Result<(PrivateKey, Certificate), SshError> {
+    // The parser's error could quote what it read: a private key's is left out.
+    let key = PrivateKey::from_openssh(login.user_key.private_key.reveal())
+        .map_err(|_| SshError::BadLogin("the user key is not an OpenSSH private key".into()))?;
+    let certificate = Certificate::from_openssh(&login.user_key.certificate)
+        .map_err(|why| SshError::BadLogin(format!("user certificate: {why}")))?;
+    Ok((key, certificate))
+}
+
+/// Asks for the recorded key's algorithm alone, so that a server with several keys shows the one we know.
+fn config(recorded: &PublicKey, keepalive: Duration) -> client::Config {
+    client::Config {
+        keepalive_interval: Some(keepalive),
+        keepalive_max: KEEPALIVES_UNANSWERED,
+        nodelay: true,
+        preferred: russh::Preferred { key: Cow::Owned(vec![recorded.algorithm()]), ..Default::default() },
+        ..Default::default()
+    }
+}
+
+fn refusal(address: SocketAddr, recorded: &PublicKey, shown: Option<&String>, error: &russh::Error) -> SshError {
+    let mismatch = |shown: String| SshError::HostKeyMismatch { address, shown, recorded: fingerprint(recorded) };
+    match (error, shown) {
+        (russh::Error::UnknownKey, Some(shown)) => mismatch(shown.clone()),
+        (russh::Error::NoCommonAlgo { kind: russh::AlgorithmKind::Key, .. }, _) => {
+            mismatch(format!("no host key of kind {}", recorded.algorithm()))
+        }
+        (other, _) => SshError::Unreachable { address, why: other.to_string() },
+    }
+}
+
+fn fingerprint(key: &PublicKey) -> String {
+    key.fingerprint(Default::default()).to_string()
+}
+
+/// Accepts exactly the recorded host key.
+struct Pin {
+    recorded: PublicKey,
+    /// What was shown instead.
+    shown: Arc<OnceLock<String>>,
+}
+
+impl client::Handler for Pin {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
+        let shown = match key {
+            PublicKeyOrCertificate::PublicKey { key, .. } if key.key_data() == self.recorded.key_data() => {
+                return Ok(true);
+            }
+            PublicKeyOrCertificate::PublicKey { key, .. } => fingerprint(key),
+            PublicKeyOrCertificate::Certificate(_) => "a certificate".to_owned(),
+        };
+        self.shown.get_or_init(|| shown);
+        Ok(false)
+    }
+}
+
+/// Whether a certificate admits to a live image: there muster-node is baked in and never replaced.
+///
+/// # Errors
+/// [`SshError::BadLogin`] when the certificate cannot be read.
+pub fn is_live(login: &Login) -> Result<bool, SshError> {
+    let certificate = Certificate::from_openssh(&login.user_key.certificate)
+        .map_err(|why| SshError::BadLogin(format!("user certificate: {why}")))?;
+    Ok(certificate.valid_principals().iter().any(|principal| principal.starts_with("muster-live:")))
+}

@@ -1,0 +1,90 @@
+//! What may be run on a node: fixed verbs with parsed ids, numbers and digests, and how long and how much each may say.
+
+use std::fmt;
+use std::time::Duration;
+
+use muster_core::ids::JobId;
+use muster_core::values::Digest;
+
+/// Where muster-node lives, in the live image and in the installed OS.
+pub const MUSTER_NODE: &str = "/usr/local/sbin/muster-node";
+
+/// One command. `Display` gives the line the node's shell gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `wire::node::Version` as JSON.
+    Version,
+    /// `wire::node::Inventory` as JSON.
+    Inventory,
+    /// Takes a `wire::node::Plan` on its input, answers with one `RunReply` and detaches.
+    Run {
+        job: JobId,
+        attempt: i32,
+    },
+    /// Follows the job's spool from a byte offset until its result.
+    Attach {
+        job: JobId,
+        offset: u64,
+    },
+    /// Takes a `wire::node::Answer` on its input.
+    Answer {
+        job: JobId,
+    },
+    Cancel {
+        job: JobId,
+    },
+    /// Takes muster-node itself on its input; puts it in place only when it arrived whole.
+    InstallNode {
+        digest: Digest,
+    },
+    /// The kernel's random id of this boot (random(4)).
+    BootId,
+    Reboot,
+    PowerOff,
+}
+
+/// How long a command may take and how much it may print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub within: Duration,
+    pub output_bytes: usize,
+}
+
+impl Command {
+    /// Bounds that fit the slowest machine seen and the largest honest answer. `Attach` streams instead: its lines are bounded, its time is
+    /// the job's.
+    pub fn bounds(&self) -> Bounds {
+        let (seconds, output_bytes) = match self {
+            Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
+            Self::Reboot | Self::PowerOff => (30, 64 << 10),
+            Self::Run { .. } => (60, 64 << 10),
+            Self::Inventory => (180, 16 << 20),
+            Self::InstallNode { .. } => (300, 64 << 10),
+            Self::Attach { .. } => (0, 0),
+        };
+        Bounds { within: Duration::from_secs(seconds), output_bytes }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version => write!(f, "{MUSTER_NODE} version"),
+            Self::Inventory => write!(f, "{MUSTER_NODE} inventory"),
+            Self::Run { job, attempt } => write!(f, "{MUSTER_NODE} run {job} {attempt}"),
+            Self::Attach { job, offset } => write!(f, "{MUSTER_NODE} attach {job} {offset}"),
+            Self::Answer { job } => write!(f, "{MUSTER_NODE} answer {job}"),
+            Self::Cancel { job } => write!(f, "{MUSTER_NODE} cancel {job}"),
+            // A broken connection ends `cat` as if the file were whole: the digest decides.
+            Self::InstallNode { digest } => write!(
+                f,
+                "set -e; umask 077; cat > {MUSTER_NODE}.new; echo '{}  {MUSTER_NODE}.new' | sha256sum --check --status; \
+                 chmod 0755 {MUSTER_NODE}.new; mv -f {MUSTER_NODE}.new {MUSTER_NODE}",
+                digest.hex()
+            ),
+            Self::BootId => f.write_str("cat /proc/sys/kernel/random/boot_id"),
+            Self::Reboot => f.write_str("systemctl --no-block reboot || reboot"),
+            Self::PowerOff => f.write_str("systemctl --no-block poweroff || poweroff"),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One command with its input, its bounded output and its exit status.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use russh::ChannelMsg;
+use russh::client::Msg;
+use russh::{ChannelReadHalf, ChannelWriteHalf};
+
+use super::command::Command;
+use super::{Session, SshError};
+
+/// Bytes of stderr kept for the error message.
+const STDERR_BYTES: usize = 4 << 10;
+
+/// Commands that need a session of their own open it within this time; a node that is up answers at once.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
+
+impl Session {
+    /// Runs a command to its end and returns its standard output.
+    ///
+    /// # Errors
+    /// `Exit` when it did not end with 0, `TooMuch` and `Timeout` at its [`Command::bounds`], `Lost` when the connection broke: it may have
+    /// run then, or not.
+    pub async fn exec(&self, command: Command, input: Bytes) -> Result<Vec<u8>, SshError> {
+        let bounds = command.bounds();
+        let whole = async {
+            let (reader, writer) = self.start(command).await?.split();
+            let (output, ()) = tokio::try_join!(collect(reader, command, bounds.output_bytes), feed(writer, input))?;
+            Ok(output)
+        };
+        tokio::time::timeout(bounds.within, whole)
+            .await
+            .map_err(|_| SshError::Timeout { what: command.to_string(), seconds: bounds.within.as_secs() })?
+    }
+
+    /// Opens a channel and starts the command on it.
+    pub(super) async fn start(&self, command: Command) -> Result<russh::Channel<Msg>, SshError> {
+        let open = async {
+            let channel = self.handle.channel_open_session().await?;
+            channel.exec(true, command.to_string()).await?;
+            Ok(channel)
+        };
+        tokio::time::timeout(OPEN_WITHIN, open)
+            .await
+            .map_err(|_| SshError::Timeout { what: format!("starting {command}"), seconds: OPEN_WITHIN.as_secs() })?
+            .map_err(|error: russh::Error| SshError::Lost(error.to_string()))
+    }
+}
+
+/// Sends the input and closes it. A command that ends before it read all of it says why by its exit status, not by our broken pipe.
+async fn feed(writer: ChannelWriteHalf<Msg>, input: Bytes) -> Result<(), SshError> {
+    if !input.is_empty() && writer.data_bytes(input).await.is_err() {
+        return Ok(());
+    }
+    let _closed_already = writer.eof().await;
+    Ok(())
+}
+
+async fn collect(mut reader: ChannelReadHalf, command: Command, limit: usize) -> Result<Vec<u8>, SshError> {
+    let mut output = Vec::new();
+    let mut end = End::default();
+    while let Some(message) = reader.wait().await {
+        if let ChannelMsg::Data { data } = &message {
+            if output.len() + data.len() > limit {
+                return Err(SshError::TooMuch { command: command.to_string(), limit });
+            }
+            output.extend_from_slice(data);
+        }
+        end.note(&message);
+    }
+    end.judge(command).map(|()| output)
+}
+
+/// What a channel said besides its output.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    status: Option<u32>,
+    signal: Option<String>,
+    stderr: Vec<u8>,
+    refused: bool,
+}
+
+impl End {
+    pub(super) fn note(&mut self, message: &ChannelMsg) {
+        match message {
+            ChannelMsg::ExtendedData { data, .. } => {
+                let room = STDERR_BYTES.saturating_sub(self.stderr.len());
+                self.stderr.extend_from_slice(&data[..data.len().min(room)]);
+            }
+            ChannelMsg::ExitStatus { exit_status } => self.status = Some(*exit_status),
+            ChannelMsg::ExitSignal { signal_name, .. } => self.signal = Some(format!("{signal_name:?}")),
+            ChannelMsg::Failure => self.refused = true,
+            _ => {}
+        }
+    }
+
+    /// A channel that closes without a status lost its connection: RFC 4254 §6.10 has sshd send one for every command that ended.
+    pub(super) fn judge(self, command: Command) -> Result<(), SshError> {
+        let exit = |status, stderr| Err(SshError::Exit { command: command.to_string(), status, stderr });
+        let stderr = String::from_utf8_lossy(&self.stderr).trim().to_owned();
+        match (self.status, self.signal) {
+            (Some(0), _) => Ok(()),
+            (Some(status), _) => exit(status, stderr),
+            (None, Some(signal)) => exit(128, format!("killed by {signal} {stderr}")),
+            (None, None) if self.refused => exit(126, "the node's sshd refused to run it".into()),
+            (None, None) => Err(SshError::Lost("the channel closed without an exit status".into())),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A real OpenSSH sshd on loopback, with a user CA of its own, for tests. Every command goes through a forced script, so that nothing a
+//! test asks a "node" to do is done to this machine.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use muster_core::values::Secret;
+use muster_core::wire::agent::{Login, UserKey};
+use russh::keys::ssh_key::certificate::{Builder, CertType};
+use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+use tempfile::TempDir;
+
+/// Debian's openssh-server; a test without it says so instead of passing.
+const SSHD: &str = "/usr/sbin/sshd";
+/// The principal that the server's AuthorizedPrincipalsFile names.
+pub(crate) const PRINCIPAL: &str = "muster:0197b0f2-9a3c-7000-8000-000000000000:1";
+/// Tries at a free port: another process may take it between the look and sshd's bind.
+const PORT_TRIES: usize = 5;
+
+/// A running sshd. Dropping it ends the listener; connections end with their clients.
+pub(crate) struct Sshd {
+    pub(crate) dir: TempDir,
+    pub(crate) port: u16,
+    child: Child,
+    host_key: PrivateKey,
+    user_ca: PrivateKey,
+}
+
+impl Sshd {
+    /// Starts a server whose every session runs `script` (a `/bin/sh` script; `$SSH_ORIGINAL_COMMAND` is what was asked, `$NODE` its
+    /// directory).
+    pub(crate) fn start(script: &str) -> Self {
+        assert!(Path::new(SSHD).exists(), "these tests need {SSHD} (Debian: openssh-server)");
+        // sshd's privilege separation directory; Debian's unit makes it at boot.
+        std::fs::create_dir_all("/run/sshd").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        // Unprivileged sshd children read the forced command and the principals.
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let (host_key, user_ca) = (new_key(), new_key());
+        host_key.write_openssh_file(dir.path().join("host_key"), LineEnding::LF).unwrap();
+        std::fs::write(dir.path().join("user_ca.pub"), user_ca.public_key().to_openssh().unwrap()).unwrap();
+        std::fs::write(dir.path().join("principals"), format!("{PRINCIPAL}\n")).unwrap();
+        let forced = dir.path().join("forced");
+        std::fs::write(&forced, format!("#!/bin/sh\nNODE={}\n{script}", dir.path().display())).unwrap();
+        std::fs::set_permissions(&forced, PermissionsExt::from_mode(0o755)).unwrap();
+        let (child, port) = (0..PORT_TRIES).find_map(|_| listen(dir.path())).expect("sshd finds a free port");
+        Self { dir, port, child, host_key, user_ca }
+    }
+
+    /// A login with a certificate for a principal.
+    pub(crate) fn login(&self, principal: &str) -> Login {
+        let key = new_key();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let public = key.public_key().key_data().clone();
+        let mut builder = Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
+        builder.cert_type(CertType::User).unwrap();
+        builder.key_id("test").unwrap();
+        builder.valid_principal(principal).unwrap();
+        let certificate = builder.sign(&self.user_ca).unwrap().to_openssh().unwrap();
+        let private_key = Secret::new(key.to_openssh(LineEnding::LF).unwrap().as_str());
+        Login {
+            address: Ipv4Addr::LOCALHOST,
+            port: self.port,
+            host_key: self.host_key.public_key().to_openssh().unwrap(),
+            user_key: UserKey { private_key, certificate },
+        }
+    }
+
+    /// A file of the node.
+    pub(crate) fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+pub(crate) fn new_key() -> PrivateKey {
+    PrivateKey::random(&mut rand::rng(), Algorithm::Ed25519).unwrap()
+}
+
+fn listen(dir: &Path) -> Option<(Child, u16)> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let here = dir.display();
+    let config = format!(
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host_key\nTrustedUserCAKeys {here}/user_ca.pub\n\
+         AuthorizedPrincipalsFile {here}/principals\nAuthorizedKeysFile none\nPasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\nUsePAM no\nPidFile none\nStrictModes no\nPermitRootLogin prohibit-password\n\
+         ForceCommand {here}/forced\n"
+    );
+    std::fs::write(dir.join("sshd_config"), config).unwrap();
+    let mut command = Command::new(SSHD);
+    command.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config")).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
+        if line.contains("Server listening") {
+            // Whatever it says later goes where nobody waits for it.
+            std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+            return Some((child, port));
+        }
+        line.clear();
+    }
+    let _status = child.wait();
+    None
+}
