@@ -50,7 +50,12 @@ pub enum ToolError {
     /// The program is not installed.
     Missing(String),
     /// It was killed with its group after this time.
-    TimedOut { program: String, after: Duration, stdout: Vec<u8>, stderr: Vec<u8> },
+    TimedOut {
+        program: String,
+        after: Duration,
+        stdout: Vec<u8>,
+        stderr: Vec<u8>,
+    },
     /// The job was cancelled; it was killed.
     Cancelled(String),
     Io(String, std::io::Error),
@@ -115,7 +120,10 @@ pub fn output(cx: &JobContext, argv: &[&str]) -> Result<Vec<u8>, Failure> {
     let done = run(cx, &Call { argv, ..Call::default() })?;
     match done.status.success() {
         true => Ok(done.stdout),
-        false => Err(fatal("tool_failed", format!("`{}` ended with {}: {}", argv.join(" "), done.status, tail(&done.stderr, 600)))),
+        false => Err(fatal(
+            "tool_failed",
+            format!("`{}` ended with {}: {}", argv.join(" "), done.status, tail(&done.stderr, 600)),
+        )),
     }
 }
 
@@ -130,11 +138,19 @@ fn spawn(call: &Call<'_>) -> std::io::Result<Child> {
         .args(arguments)
         .envs(call.env.iter().copied())
         .env("LC_ALL", "C")
+        .env("PATH", search_path())
         .stdin(if call.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
+}
+
+/// Where programs are looked for: sshd gives a command a shorter path than a login has, and the tools of disks live in sbin.
+pub fn search_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    let separator = if own.is_empty() { "" } else { ":" };
+    format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
 /// Kills the program and everything it started in its group, and reaps it.

@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
 use muster_core::wire::node::{Failure, Line, Progress};
 
+use super::spool::Spool;
 use crate::failure::{fatal, retryable};
 
 /// Longest text of one line; what is over it is cut, so that a chatty tool cannot fill the spool with one line.
 const TEXT_MAX: usize = 4096;
+
+/// Bytes of lines one job may write; over that only its challenges and its result are kept. A day of progress lines is a tenth of it.
+const SPOOL_MAX: u64 = 128 << 20;
 
 /// A job's surroundings. All methods take `&self`, so that threads of one job can share it.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ pub struct JobContext {
     clock: Clock,
     started: Instant,
     timeout: Duration,
-    cancel_file: Option<PathBuf>,
+    spool: Option<Spool>,
 }
 
 /// Where a job's lines go.
@@ -32,15 +35,32 @@ enum Sink {
     Stderr,
 }
 
+/// Adds a log line to a spool from outside its process.
+///
+/// # Errors
+/// `io`.
+pub fn note(spool: &Spool, text: &str) -> Result<(), Failure> {
+    JobContext::spooled(spool, Duration::ZERO).map(|cx| cx.log(text))
+}
+
 impl JobContext {
-    /// For a job with a spool. `cancel_file` appears when somebody cancels.
-    pub fn spooled(lines: File, cancel_file: PathBuf, timeout: Duration) -> Self {
-        Self { sink: Sink::Spool(lines), clock: Clock::System, started: Instant::now(), timeout, cancel_file: Some(cancel_file) }
+    /// For a job with a spool; its deadline is `timeout` from now.
+    ///
+    /// # Errors
+    /// `io` when its lines cannot be opened.
+    pub fn spooled(spool: &Spool, timeout: Duration) -> Result<Self, Failure> {
+        let (sink, spool) = (Sink::Spool(spool.append()?), Some(spool.clone()));
+        Ok(Self { sink, clock: Clock::System, started: Instant::now(), timeout, spool })
     }
 
     /// For a verb that runs by hand or in a test: progress goes to stderr, and nothing cancels it but its deadline.
     pub fn foreground(timeout: Duration) -> Self {
-        Self { sink: Sink::Stderr, clock: Clock::System, started: Instant::now(), timeout, cancel_file: None }
+        Self { sink: Sink::Stderr, clock: Clock::System, started: Instant::now(), timeout, spool: None }
+    }
+
+    /// The job's folder; none when run by hand.
+    pub fn spool(&self) -> Option<&Spool> {
+        self.spool.as_ref()
     }
 
     /// The wall clock, for the times in lines and evidence.
@@ -61,7 +81,7 @@ impl JobContext {
 
     /// Whether somebody asked this job to stop.
     pub fn cancelled(&self) -> bool {
-        self.cancel_file.as_ref().is_some_and(|path| path.exists())
+        self.spool.as_ref().is_some_and(|spool| spool.cancel().exists())
     }
 
     /// When the whole job must have ended, on the node's own monotonic clock.
@@ -83,22 +103,39 @@ impl JobContext {
             return Err(fatal("cancelled", "the job was cancelled"));
         }
         if self.remaining().is_zero() {
-            return Err(retryable("deadline", format!("the job's deadline of {} s has passed", self.timeout.as_secs())));
+            return Err(retryable(
+                "deadline",
+                format!("the job's deadline of {} s has passed", self.timeout.as_secs()),
+            ));
         }
         Ok(())
     }
 
-    /// Writes one line in one `write`, so that a reader never sees half of it mixed with another. A spool that cannot be written must not end the
-    /// work: the result's own write is checked by the caller of [`JobContext::try_emit`].
+    /// Writes one line in one `write`, so that a reader never sees half of it mixed with another. A line that cannot be written does not end the
+    /// work; the result's is looked after by [`JobContext::finish`].
     pub fn emit(&self, line: &Line) {
-        let _ = self.try_emit(line);
+        let full = match &self.sink {
+            Sink::Spool(file) => file.metadata().is_ok_and(|seen| seen.len() > SPOOL_MAX),
+            Sink::Stderr => false,
+        };
+        if !full || matches!(line, Line::Challenge(_)) {
+            let _ = self.write(line);
+        }
     }
 
-    /// As [`JobContext::emit`], telling whether the line was written.
+    /// Writes the last line and makes it durable.
     ///
     /// # Errors
     /// What the file system said.
-    pub fn try_emit(&self, line: &Line) -> std::io::Result<()> {
+    pub fn finish(&self, line: &Line) -> std::io::Result<()> {
+        self.write(line)?;
+        match &self.sink {
+            Sink::Spool(file) => file.sync_all(),
+            Sink::Stderr => Ok(()),
+        }
+    }
+
+    fn write(&self, line: &Line) -> std::io::Result<()> {
         match &self.sink {
             Sink::Spool(file) => {
                 let mut bytes = serde_json::to_vec(line)?;

@@ -1,0 +1,180 @@
+//! dpkg's own record of what is installed, read without starting dpkg, and its locks.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::time::{Duration, Instant};
+
+use muster_core::stacks::ConvergePlan;
+use muster_core::wire::node::Failure;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+use super::item::Item;
+use super::machine::Machine;
+use crate::failure::{io, retryable};
+use crate::job::JobContext;
+
+/// The status file of a machine with every package of a release is below 100 MiB.
+const STATUS_MAX: u64 = 256 << 20;
+/// Held, in this order, by whoever changes packages: dpkg(1), apt's DPkg::Lock.
+const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
+const LOCK_POLL: Duration = Duration::from_millis(500);
+
+/// One package that left traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    pub version: String,
+    pub arch: String,
+    pub state: State,
+}
+
+/// How far dpkg got with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Installed,
+    /// Removed; only its configuration is left, which counts as absent.
+    Removed,
+    /// Interrupted: half-installed, unpacked, half-configured, waiting for triggers, or to be installed again.
+    Unfinished,
+}
+
+/// The whole record.
+#[derive(Clone, Debug, Default)]
+pub struct Database {
+    packages: BTreeMap<String, Vec<Package>>,
+    /// A dpkg was killed: it left its journal, or packages unfinished.
+    pub interrupted: bool,
+}
+
+impl Database {
+    /// Reads `/var/lib/dpkg`.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn read(machine: &Machine) -> Result<Self, Failure> {
+        let bytes = machine.read("/var/lib/dpkg/status", STATUS_MAX)?.unwrap_or_default();
+        let mut database = Self::parse(&String::from_utf8_lossy(&bytes));
+        // dpkg merges its journal (files with numbers for names) into the status when it ends in order.
+        let journal = std::fs::read_dir(machine.path("/var/lib/dpkg/updates")).into_iter().flatten().flatten();
+        let numbered = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
+        let left = journal.filter(|entry| numbered(&entry.file_name())).count();
+        let unfinished = database.packages.values().flatten().any(|package| package.state == State::Unfinished);
+        database.interrupted = left > 0 || unfinished;
+        Ok(database)
+    }
+
+    fn parse(status: &str) -> Self {
+        let mut packages: BTreeMap<String, Vec<Package>> = BTreeMap::new();
+        for stanza in status.split("\n\n") {
+            let field = |name: &str| {
+                let line = stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+                line.map(str::trim).unwrap_or_default().to_owned()
+            };
+            let words = field("Status");
+            let state = match words.split(' ').collect::<Vec<_>>()[..] {
+                [_, _, "not-installed"] => continue,
+                [_, "ok", "installed"] => State::Installed,
+                [_, "ok", "config-files"] => State::Removed,
+                [_, _, _] => State::Unfinished,
+                _ => continue,
+            };
+            let package = Package { version: field("Version"), arch: field("Architecture"), state };
+            packages.entry(field("Package")).or_default().push(package);
+        }
+        Self { packages, interrupted: false }
+    }
+
+    /// The package of this name whose architecture is `arch` or `all`, unless only its configuration is left.
+    pub fn find(&self, name: &str, arch: &str) -> Option<&Package> {
+        let fits = |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
+        self.there(name).find(fits)
+    }
+
+    /// Whether a package of this name is there in any architecture.
+    pub fn has(&self, name: &str) -> bool {
+        self.there(name).next().is_some()
+    }
+
+    fn there(&self, name: &str) -> impl Iterator<Item = &Package> {
+        self.packages.get(name).into_iter().flatten().filter(|package| package.state != State::Removed)
+    }
+
+    /// The packages a plan wants, and those it does not.
+    pub fn items(&self, plan: &ConvergePlan) -> Vec<Item> {
+        let wanted = plan.packages.iter().map(|package| {
+            let found = self.find(&package.name, &package.arch).map(|found| match found.state {
+                State::Installed => found.version.clone(),
+                State::Removed | State::Unfinished => format!("{} (unfinished)", found.version),
+            });
+            Item::new(format!("package {}", package.name), &package.version, found)
+        });
+        let unwanted = plan.absent.iter().map(|name| {
+            let found = self.there(name).next().map(|package| package.version.clone());
+            let fits = found.is_none();
+            Item { fits, ..Item::new(format!("package {name}"), "absent", found) }
+        });
+        wanted.chain(unwanted).collect()
+    }
+}
+
+/// Waits until nobody holds dpkg's locks. Somebody may take them again right after: apt waits for them itself as well, but
+/// `dpkg --configure` does not, and only we name the holder.
+///
+/// # Errors
+/// `package_lock_held` with the holder's process, after the machine's `lock_wait`.
+pub fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut said = false;
+    loop {
+        let Some((path, pid)) = holder(machine)? else { return Ok(()) };
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let who = format!("process {pid} ({})", name.trim());
+        if started.elapsed() >= machine.lock_wait {
+            let waited = started.elapsed().as_secs();
+            let message = format!("{path} has been held by {who} for {waited} s: another package manager runs");
+            return Err(retryable("package_lock_held", message));
+        }
+        if !said {
+            cx.log(&format!("waits for {who}, which holds {path}"));
+            said = true;
+        }
+        cx.check()?;
+        std::thread::sleep(LOCK_POLL.min(machine.lock_wait));
+    }
+}
+
+/// Who holds one of the locks.
+fn holder(machine: &Machine) -> Result<Option<(&'static str, i32)>, Failure> {
+    for path in LOCKS {
+        let file = match OpenOptions::new().read(true).write(true).open(machine.path(path)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io(path)(error)),
+        };
+        let mut lock =
+            libc::flock { l_type: libc::F_WRLCK as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
+        fcntl(&file, FcntlArg::F_GETLK(&mut lock)).map_err(|errno| io(path)(errno.into()))?;
+        if lock.l_type != libc::F_UNLCK as i16 {
+            return Ok(Some((path, lock.l_pid)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_file_tells_whole_from_interrupted() {
+        let database = Database::parse(
+            "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2-3\nDescription: x\n Package: b\n\n\
+             Package: c\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1\n\n\
+             Package: d\nStatus: install reinstreq half-installed\nArchitecture: amd64\nVersion: 2\n\n\
+             Package: e\nStatus: unknown ok not-installed\nArchitecture: amd64\n",
+        );
+        assert_eq!(database.find("a", "amd64").map(|package| package.version.as_str()), Some("1:2-3"));
+        assert!(database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e"));
+        assert_eq!(database.find("d", "amd64").map(|package| package.state), Some(State::Unfinished));
+    }
+}

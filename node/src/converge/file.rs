@@ -1,0 +1,153 @@
+//! Files: seen by their digest, mode and owner, written whole or not at all.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use muster_core::stacks::PlannedFile;
+use muster_core::wire::node::Failure;
+use sha2::{Digest as _, Sha256};
+
+use super::item::Item;
+use super::machine::Machine;
+use crate::failure::{fatal, io};
+
+/// A file that is longer than this is not hashed but told by its length: we never write one so long.
+const HASHED_MAX: u64 = 64 << 20;
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+
+/// A file as it must be.
+#[derive(Clone)]
+pub struct Target {
+    pub path: String,
+    pub mode: u32,
+    pub owner: String,
+    pub group: String,
+    /// `None`: there must be no such file.
+    pub content: Option<Vec<u8>>,
+    pub secret: bool,
+}
+
+impl Target {
+    /// A file of ours: root's, readable by all.
+    pub fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
+        let root = || "root".to_owned();
+        let content = content.map(Into::into);
+        Self { path: path.into(), mode: 0o644, owner: root(), group: root(), content, secret: false }
+    }
+
+    /// A file of the plan.
+    ///
+    /// # Errors
+    /// `bad_plan` when its content is not base64 or its mode not octal.
+    pub fn planned(file: &PlannedFile) -> Result<Self, Failure> {
+        let bad = |what| fatal("bad_plan", format!("file {}: {what}", file.path));
+        Ok(Self {
+            path: file.path.clone(),
+            mode: file.mode().ok_or_else(|| bad("its mode is not octal"))?,
+            owner: file.owner.clone(),
+            group: file.group.clone(),
+            content: Some(STANDARD.decode(&file.content).map_err(|_| bad("its content is not base64"))?),
+            secret: file.secret,
+        })
+    }
+
+    /// The name of its item.
+    pub fn item_name(&self) -> String {
+        format!("file {}", self.path)
+    }
+
+    /// Looks at what is there. `key` blinds the digests of secrets: two reports of one run can be compared, and nothing can be guessed from them.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn observe(&self, machine: &Machine, key: &[u8; 32]) -> Result<Item, Failure> {
+        let found = self.look(machine, key).map_err(io(&self.path))?;
+        Ok(match &self.content {
+            None => Item { fits: found.is_none(), ..Item::new(self.item_name(), "absent", found) },
+            Some(content) => {
+                let wanted = format!("{} {:04o} {}:{}", self.shown(&sha256(content), key), self.mode, self.owner, self.group);
+                Item::new(self.item_name(), wanted, found)
+            }
+        })
+    }
+
+    fn look(&self, machine: &Machine, key: &[u8; 32]) -> std::io::Result<Option<String>> {
+        let path = machine.path(&self.path);
+        let metadata = match path.symlink_metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "a folder" } else { "a link or special file" };
+            return Ok(Some(what.into()));
+        }
+        let content = match metadata.len() {
+            len @ ..=HASHED_MAX => self.shown(&hash_file(&path, len)?, key),
+            len => format!("{len} bytes"),
+        };
+        let name = |database, id| machine.account_name(database, id).unwrap_or_else(|_| id.to_string());
+        let (owner, group) = (name(USERS, metadata.uid()), name(GROUPS, metadata.gid()));
+        Ok(Some(format!("{content} {:04o} {owner}:{group}", metadata.mode() & 0o7777)))
+    }
+
+    fn shown(&self, digest: &[u8; 32], key: &[u8; 32]) -> String {
+        match self.secret {
+            false => format!("sha256:{}", hex::encode(digest)),
+            true => format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])),
+        }
+    }
+
+    /// Makes it so.
+    ///
+    /// # Errors
+    /// `owner_unknown`, or `io`.
+    pub fn write(&self, machine: &Machine) -> Result<(), Failure> {
+        let path = machine.path(&self.path);
+        let Some(content) = &self.content else {
+            return match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(&self.path)(error)),
+                _ => Ok(()),
+            };
+        };
+        let id = |database, name: &str| {
+            let unknown = || fatal("owner_unknown", format!("file {}: no {name:?} in {database}", self.path));
+            machine.account_id(database, name)?.ok_or_else(unknown)
+        };
+        let (uid, gid) = (id(USERS, &self.owner)?, id(GROUPS, &self.group)?);
+        replace(&path, content, self.mode, uid, gid).map_err(io(&self.path))
+    }
+}
+
+/// Under a fixed temporary name, so that a run killed here leaves nothing that the next one does not take over. The file has its owner and mode
+/// before it has its name.
+fn replace(path: &Path, content: &[u8], mode: u32, uid: u32, gid: u32) -> std::io::Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    let temporary = folder.join(format!(".{}.muster", name.to_string_lossy()));
+    let _ = std::fs::remove_file(&temporary);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(content)?;
+    std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn hash_file(path: &Path, len: u64) -> std::io::Result<[u8; 32]> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(len).read_to_end(&mut bytes)?;
+    Ok(sha256(&bytes))
+}

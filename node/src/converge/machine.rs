@@ -1,0 +1,105 @@
+//! The system that is converged: the running one, or a tree that a test unpacked and enters by chroot.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_core::wire::node::Failure;
+
+use crate::failure::{io, retryable};
+use crate::job::JobContext;
+use crate::tool::{self, Call, Finished, ToolError};
+use crate::{files, paths};
+
+/// /etc/passwd and /etc/group with every local account of a large site.
+const ACCOUNTS_MAX: u64 = 16 << 20;
+
+/// Where it is, and how long it waits for others.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    root: PathBuf,
+    /// How long another package manager may hold its lock before we give up.
+    pub lock_wait: Duration,
+}
+
+impl Machine {
+    /// The system muster-node runs on.
+    pub fn host() -> Self {
+        Self::at(paths::at("/"))
+    }
+
+    /// A system below a folder.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), lock_wait: Duration::from_secs(300) }
+    }
+
+    /// An absolute path of that system, as we reach it.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Reads a file of that system; `None` when there is none.
+    ///
+    /// # Errors
+    /// `io`, also when it is longer than `max`.
+    pub fn read(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>, Failure> {
+        match files::read_capped(&self.path(path), max) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io(path)(error)),
+        }
+    }
+
+    /// Runs a program in that system.
+    ///
+    /// # Errors
+    /// As [`tool::run`].
+    pub fn run(&self, cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
+        if self.root.as_os_str() == "/" {
+            return tool::run(cx, call);
+        }
+        let root = self.root.to_string_lossy();
+        let argv: Vec<&str> = ["chroot", &root].into_iter().chain(call.argv.iter().copied()).collect();
+        tool::run(cx, &Call { argv: &argv, ..call.clone() })
+    }
+
+    /// Runs a program that must exit 0 within `timeout`, and gives its output.
+    ///
+    /// # Errors
+    /// `code` with the end of what it said, when it ends otherwise.
+    pub fn output(&self, cx: &JobContext, code: &str, argv: &[&str], timeout: Duration) -> Result<Vec<u8>, Failure> {
+        let done = self.run(cx, &Call { argv, timeout: Some(timeout), ..Call::default() })?;
+        match done.status.success() {
+            true => Ok(done.stdout),
+            false => {
+                let said = tool::tail(&[done.stdout, done.stderr].concat(), 600);
+                Err(retryable(code, format!("`{}` ended with {}: {said}", argv.join(" "), done.status)))
+            }
+        }
+    }
+
+    /// The id of a user (`/etc/passwd`) or group (`/etc/group`) by name.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn account_id(&self, database: &str, name: &str) -> Result<Option<u32>, Failure> {
+        self.account(database, |fields| fields.first() == Some(&name)).map(|found| found.map(|(_, id)| id))
+    }
+
+    /// The name of an id; the number itself where nobody has it.
+    ///
+    /// # Errors
+    /// `io`.
+    pub fn account_name(&self, database: &str, id: u32) -> Result<String, Failure> {
+        let number = id.to_string();
+        let found = self.account(database, |fields| fields.get(2) == Some(&number.as_str()))?;
+        Ok(found.map_or(number, |(name, _)| name))
+    }
+
+    fn account(&self, database: &str, fits: impl Fn(&[&str]) -> bool) -> Result<Option<(String, u32)>, Failure> {
+        let bytes = self.read(database, ACCOUNTS_MAX)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+        let found = lines.into_iter().find(|fields| fits(fields));
+        Ok(found.and_then(|fields| Some(((*fields.first()?).to_owned(), fields.get(2)?.parse().ok()?))))
+    }
+}

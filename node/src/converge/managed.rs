@@ -1,0 +1,72 @@
+//! The configuration files that converge writes from a plan's settings. One that the plan does not need must be absent, so that a setting which left
+//! the stack leaves the node.
+
+use std::fmt::Write as _;
+
+use muster_core::stacks::ConvergePlan;
+use muster_core::wire::node::Failure;
+
+use super::file::Target;
+use crate::failure::fatal;
+
+pub const SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
+pub const PREFERENCES: &str = "/etc/apt/preferences.d/muster";
+pub const BLACKLIST: &str = "/etc/modprobe.d/muster.conf";
+pub const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
+const HEADER: &str = "# Written by muster-node from the stack's plan; changes here are undone.\n";
+
+/// What apt needs before packages are touched.
+pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
+    vec![Target::ours(SOURCES, Some(sources(plan))), Target::ours(PREFERENCES, Some(preferences(plan)))]
+}
+
+/// Every other file: the plan's own, then those made from its settings.
+///
+/// # Errors
+/// `bad_plan`.
+pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
+    let mut targets = plan.files.iter().map(Target::planned).collect::<Result<Vec<_>, _>>()?;
+    let sysctl = plan.sysctl.iter().map(|(key, value)| format!("{key} = {value}"));
+    let modules = plan.modules_load.iter().cloned();
+    // `blacklist` keeps aliases from loading it, `install` everybody else who asks by name (modprobe.d(5)).
+    let blacklist = plan.modules_blacklist.iter().map(|name| format!("blacklist {name}\ninstall {name} /bin/false"));
+    let limits = plan.limits.iter().map(|limit| format!("{} {} {} {}", limit.domain, limit.kind, limit.item, limit.value));
+    targets.push(Target::ours("/etc/sysctl.d/90-muster.conf", lines(sysctl)));
+    targets.push(Target::ours("/etc/modules-load.d/muster.conf", lines(modules)));
+    targets.push(Target::ours(BLACKLIST, lines(blacklist)));
+    targets.push(Target::ours("/etc/security/limits.d/90-muster.conf", lines(limits)));
+    targets.push(Target::ours(GRUB, grub(plan)));
+    targets.push(Target::ours("/etc/ssh/muster_user_ca.pub", Some(format!("{}\n", plan.user_ca.trim()))));
+    targets.push(Target::ours("/etc/ssh/muster_principals", Some(format!("{}\n", plan.principal))));
+    let marker = serde_json::to_vec(&plan.marker).map_err(|error| fatal("bad_plan", error.to_string()))?;
+    targets.push(Target::ours("/etc/muster/marker.json", Some(marker)));
+    Ok(targets)
+}
+
+/// The bundle is signed by nobody: apt is told to take it, and every package is held against the plan's digests before dpkg sees it.
+fn sources(plan: &ConvergePlan) -> String {
+    format!("{HEADER}deb [trusted=yes] {}/ ./\n", plan.repository.trim_end_matches('/'))
+}
+
+/// The whole set at 1001, above what is installed and above every other source: an upgrade by hand cannot split it.
+fn preferences(plan: &ConvergePlan) -> String {
+    let mut text = HEADER.to_owned();
+    for package in &plan.packages {
+        let _ = write!(text, "\nPackage: {}\nPin: version {}\nPin-Priority: 1001\n", package.name, package.version);
+    }
+    for name in &plan.absent {
+        let _ = write!(text, "\nPackage: {name}\nPin: version *\nPin-Priority: -1\n");
+    }
+    text
+}
+
+/// A shell fragment that update-grub sources; its words were held to a grammar without quotes or dollars.
+fn grub(plan: &ConvergePlan) -> Option<String> {
+    let arguments = plan.kernel_args.join(" ");
+    (!arguments.is_empty()).then(|| format!("{HEADER}GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n"))
+}
+
+fn lines(lines: impl Iterator<Item = String>) -> Option<String> {
+    let text: String = lines.map(|line| line + "\n").collect();
+    (!text.is_empty()).then(|| format!("{HEADER}{text}"))
+}

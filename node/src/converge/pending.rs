@@ -1,0 +1,54 @@
+//! What must still be done for changes already made. Written before the first change and removed after the last step, so that a run killed
+//! between a file and the restart it asks for is finished by the next run.
+
+use std::collections::BTreeSet;
+
+use muster_core::wire::node::Failure;
+use serde::{Deserialize, Serialize};
+
+use super::machine::Machine;
+use crate::failure::io;
+use crate::files;
+
+const PATH: &str = "/var/lib/muster/converge.json";
+const MAX: u64 = 1 << 20;
+
+/// The debts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pending {
+    /// Packages that change: units they own are to be restarted.
+    pub packages: BTreeSet<String>,
+    /// Paths that change: units that name them are to be restarted.
+    pub paths: BTreeSet<String>,
+}
+
+impl Pending {
+    /// What an earlier run left.
+    ///
+    /// # Errors
+    /// `io`, or `malformed`.
+    pub fn load(machine: &Machine) -> Result<Self, Failure> {
+        Ok(files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default())
+    }
+
+    /// Whether nothing is owed.
+    pub fn is_empty(&self) -> bool {
+        self.packages.is_empty() && self.paths.is_empty()
+    }
+
+    /// # Errors
+    /// `io`.
+    pub fn store(&self, machine: &Machine) -> Result<(), Failure> {
+        files::write_json(&machine.path(PATH), 0o600, self)
+    }
+
+    /// # Errors
+    /// `io`.
+    pub fn clear(machine: &Machine) -> Result<(), Failure> {
+        match std::fs::remove_file(machine.path(PATH)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(PATH)(error)),
+            _ => Ok(()),
+        }
+    }
+}

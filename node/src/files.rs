@@ -1,0 +1,80 @@
+//! Small files: read with a cap, written whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use muster_core::wire::node::Failure;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::{fatal, io};
+
+/// Reads at most `max` bytes; more is an error, for nothing we read by this is meant to be long.
+///
+/// # Errors
+/// What the file system said, or `InvalidData` when the file is longer.
+pub fn read_capped(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(std::io::Error::new(std::io::ErrorKind::InvalidData, format!("longer than {max} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Reads a JSON document; `None` when there is no such file.
+///
+/// # Errors
+/// `io`, or `malformed` when it is not what it should be.
+pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<Option<T>, Failure> {
+    let bytes = match read_capped(path, max) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(path.display())(error)),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| fatal("malformed", format!("{}: {error}", path.display())))
+}
+
+/// Writes a JSON document durably: after a power loss the old one or the new one is there, whole.
+///
+/// # Errors
+/// `io`.
+pub fn write_json(path: &Path, mode: u32, document: &impl Serialize) -> Result<(), Failure> {
+    let bytes = serde_json::to_vec(document).map_err(|error| fatal("malformed", error.to_string()))?;
+    write_durably(path, mode, &bytes).map_err(io(path.display()))
+}
+
+/// Writes a file under a temporary name, syncs it, renames it, and syncs the folder.
+///
+/// # Errors
+/// What the file system said.
+pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
+    std::fs::create_dir_all(folder)?;
+    let mut name = path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(format!(".new.{}", std::process::id()));
+    let temporary: PathBuf = folder.join(name);
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Random bytes of the kernel, for nonces and sentinels.
+///
+/// # Errors
+/// `io`.
+pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(io("/dev/urandom"))?;
+    Ok(bytes)
+}

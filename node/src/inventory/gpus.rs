@@ -1,0 +1,94 @@
+//! GPUs: found by PCI alone, so that one whose driver lost it is still counted; named by NVIDIA's tool where that is installed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_core::facts::{Gpu, PciDevice};
+
+use super::text;
+use crate::job::JobContext;
+use crate::tool::{self, Call};
+
+const NVIDIA: &str = "10de";
+const AMD: &str = "1002";
+/// A hung driver must not hang the inventory.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The GPUs among the PCI functions: display and 3D controllers (0300, 0302, 0380) and accelerators (1200) of makers of compute GPUs. A server's
+/// own VGA is not theirs.
+pub fn list(cx: &JobContext, pci: &[PciDevice]) -> Vec<Gpu> {
+    let is_gpu = |device: &&PciDevice| {
+        let class = device.class.get(..4).unwrap_or_default();
+        [NVIDIA, AMD].contains(&device.vendor.as_str()) && ["0300", "0302", "0380", "1200"].contains(&class)
+    };
+    let found: Vec<&PciDevice> = pci.iter().filter(is_gpu).collect();
+    let mut named = match found.iter().any(|device| device.vendor == NVIDIA && device.driver.is_some()) {
+        true => nvidia(cx),
+        false => BTreeMap::new(),
+    };
+    found
+        .into_iter()
+        .map(|device| match named.remove(&device.address) {
+            Some(gpu) => gpu,
+            None => by_pci(device),
+        })
+        .collect()
+}
+
+fn by_pci(device: &PciDevice) -> Gpu {
+    let base = format!("/sys/bus/pci/devices/{}", device.address);
+    Gpu {
+        pci_address: device.address.clone(),
+        vendor: device.vendor.clone(),
+        // Both are files of amdgpu; nothing else has them.
+        model: text::line(format!("{base}/product_name")),
+        serial: text::line(format!("{base}/serial_number")),
+        memory_bytes: text::number(format!("{base}/mem_info_vram_total")),
+    }
+}
+
+/// By PCI address, as sysfs writes it; empty when the tool is absent or does not answer.
+fn nvidia(cx: &JobContext) -> BTreeMap<String, Gpu> {
+    let argv = ["nvidia-smi", "--query-gpu=pci.bus_id,name,serial,memory.total", "--format=csv,noheader,nounits"];
+    match tool::run(cx, &Call { argv: &argv, timeout: Some(QUERY_TIMEOUT), ..Call::default() }) {
+        Ok(done) if done.status.success() => parse_nvidia(&String::from_utf8_lossy(&done.stdout)),
+        Ok(_) | Err(_) => BTreeMap::new(),
+    }
+}
+
+/// `00000000:18:00.0, NVIDIA H200, 1650000000000, 143771`: address, name, serial or `[N/A]`, MiB. A row of another shape is left out.
+fn parse_nvidia(rows: &str) -> BTreeMap<String, Gpu> {
+    let known =
+        |field: &str| text::clean(field).filter(|field| !field.starts_with('[') && field != "0" && field != "N/A");
+    let gpu = |row: &str| {
+        let fields: Vec<&str> = row.split(',').map(str::trim).collect();
+        let [address, name, serial, mebibytes] = fields[..] else { return None };
+        // NVIDIA writes the domain with eight digits, in capitals; sysfs with four, in small letters.
+        let address = address.to_ascii_lowercase();
+        let address = address.strip_prefix("0000").filter(|short| short.len() == 12).unwrap_or(&address).to_owned();
+        let gpu = Gpu {
+            pci_address: text::clean(&address)?,
+            vendor: NVIDIA.into(),
+            model: known(name),
+            serial: known(serial),
+            memory_bytes: mebibytes.parse::<u64>().ok().and_then(|mebibytes| mebibytes.checked_mul(1 << 20)),
+        };
+        Some((address, gpu))
+    };
+    rows.lines().filter_map(gpu).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nvidia_rows_are_keyed_as_sysfs_writes_addresses() {
+        let rows = "00000000:1B:00.0, NVIDIA H200, 1650424000111, 143771\n00000001:00:00.0, NVIDIA A10, [N/A], [N/A]\nNo devices were found\n";
+        let gpus = parse_nvidia(rows);
+        assert_eq!(gpus.len(), 2);
+        assert_eq!(gpus["0000:1b:00.0"].serial.as_deref(), Some("1650424000111"));
+        assert_eq!(gpus["0000:1b:00.0"].memory_bytes, Some(143_771 << 20));
+        assert_eq!((&gpus["0001:00:00.0"].serial, gpus["0001:00:00.0"].memory_bytes), (&None, None));
+    }
+}

@@ -1,0 +1,130 @@
+//! Switch ports that announced themselves (IEEE 802.1AB). Switches speak every 30 s or so: `live` leaves a listener behind, `inventory` tells what it
+//! heard.
+
+use std::os::fd::AsRawFd as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use muster_core::facts::Neighbour;
+use muster_core::wire::node::Failure;
+use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, socket};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike as _};
+
+use super::text;
+use crate::failure::retryable;
+use crate::{files, paths};
+
+/// Where the listener writes what it hears.
+const HEARD: &str = "/run/muster/neighbours.json";
+/// Neighbours kept; one per NIC is what there should be.
+const NEIGHBOURS_MAX: usize = 256;
+/// A live image does not stay longer than this.
+const LISTEN: Duration = Duration::from_secs(24 * 3600);
+const ETHERTYPE: [u8; 2] = [0x88, 0xcc];
+
+/// What was heard since the boot; empty where nobody listens.
+pub fn heard() -> Vec<Neighbour> {
+    files::read_json(&paths::at(HEARD), 1 << 20).ok().flatten().unwrap_or_default()
+}
+
+/// Leaves a listener behind. Not hearing switches is no reason not to boot, so nothing here fails.
+pub fn start() {
+    if let Ok(program) = std::env::current_exe() {
+        let quiet = Command::new(program)
+            .arg("listen")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        drop(quiet);
+    }
+}
+
+/// Listens on all interfaces and keeps the newest word of each.
+///
+/// # Errors
+/// `listen` when the kernel gives no packet socket.
+pub fn listen() -> Result<(), Failure> {
+    let refused = |errno: nix::errno::Errno| retryable("listen", format!("packet socket: {errno}"));
+    let _ = nix::unistd::setsid();
+    let socket =
+        socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).map_err(refused)?;
+    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(60)).map_err(refused)?;
+    let started = Instant::now();
+    let mut known: Vec<Neighbour> = Vec::new();
+    let mut frame = [0; 2048];
+    while started.elapsed() < LISTEN {
+        let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) else { continue };
+        if frame[12..14] != ETHERTYPE {
+            continue;
+        }
+        let Some(nic) = name_of(from.ifindex()) else { continue };
+        let Some(neighbour) = parse(nic, frame.get(14..length).unwrap_or_default()) else { continue };
+        if known.contains(&neighbour) {
+            continue;
+        }
+        known.retain(|other| other.nic != neighbour.nic);
+        known.truncate(NEIGHBOURS_MAX - 1);
+        known.push(neighbour);
+        known.sort_by(|a, b| a.nic.cmp(&b.nic));
+        files::write_json(&paths::at(HEARD), 0o644, &known)?;
+    }
+    Ok(())
+}
+
+fn name_of(index: usize) -> Option<String> {
+    let nics = super::nics::list();
+    nics.into_iter()
+        .map(|nic| nic.name)
+        .find(|name| text::number(format!("/sys/class/net/{name}/ifindex")) == Some(index))
+}
+
+/// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis and port must be there, or it says nothing.
+fn parse(nic: String, mut unit: &[u8]) -> Option<Neighbour> {
+    let mut neighbour = Neighbour { nic, ..Neighbour::default() };
+    while let [high, low, rest @ ..] = unit {
+        let (kind, length) = (high >> 1, usize::from(u16::from_be_bytes([high & 1, *low])));
+        let value = rest.get(..length)?;
+        match kind {
+            0 => break,
+            1 => neighbour.chassis = id(value, 4)?,
+            2 => neighbour.port = id(value, 3)?,
+            5 => neighbour.system_name = text::clean(&String::from_utf8_lossy(value)),
+            _ => {}
+        }
+        unit = &rest[length..];
+    }
+    (!neighbour.chassis.is_empty() && !neighbour.port.is_empty()).then_some(neighbour)
+}
+
+/// An id with its subtype in front: text, unless the subtype says it is a MAC address (4 for a chassis, 3 for a port).
+fn id(value: &[u8], mac_subtype: u8) -> Option<String> {
+    let (subtype, value) = value.split_first()?;
+    match <[u8; 6]>::try_from(value) {
+        Ok(mac) if *subtype == mac_subtype => Some(muster_core::values::Mac(mac).to_string()),
+        _ => text::clean(&String::from_utf8_lossy(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_switch_is_read() {
+        let unit = b"\x02\x07\x04\x00\x11\x22\x33\x44\x55\x04\x05\x05Eth1\x06\x02\x00\x78\x0a\x04leaf\x00\x00";
+        let heard = parse("eno1".into(), unit).unwrap();
+        assert_eq!((heard.chassis.as_str(), heard.port.as_str()), ("00:11:22:33:44:55", "Eth1"));
+        assert_eq!(heard.system_name.as_deref(), Some("leaf"));
+        assert_eq!(parse("eno1".into(), &unit[..9]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_frame_breaks_the_parser(unit in proptest::collection::vec(any::<u8>(), 0..2048)) {
+            parse(String::new(), &unit);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Follows a job's lines from a byte offset until its result.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use muster_core::ids::JobId;
+use muster_core::wire::node::{Failure, Line};
+
+use super::lock;
+use super::spool::Spool;
+use crate::failure::{fatal, io, retryable};
+
+/// How often the file is looked at when nothing new is there.
+const POLL: Duration = Duration::from_millis(100);
+/// Longest line, in bytes; results with gate evidence are the longest.
+const LINE_MAX: usize = 64 << 20;
+
+/// Prints whole lines as they come and returns after the result line. The next offset is `offset` plus the bytes printed.
+///
+/// # Errors
+/// `no_job`; `job_died` when its process ended without a result; `job_restarted` when another attempt began with a new lines file; `io` when
+/// nobody reads our output any more.
+pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failure> {
+    let spool = Spool::of(job);
+    let file =
+        File::open(spool.lines()).map_err(|error| fatal("no_job", format!("job {job} has no lines here: {error}")))?;
+    let inode = file.metadata().map_err(io("the job's lines"))?.ino();
+    let mut reader = BufReader::new(file);
+    let length = reader.get_ref().metadata().map_err(io("the job's lines"))?.len();
+    if offset > length {
+        return Err(fatal("offset_past_end", format!("the job's lines are {length} bytes long")));
+    }
+    reader.seek(SeekFrom::Start(offset)).map_err(io("the job's lines"))?;
+    let mut line = Vec::new();
+    let mut was_dead = false;
+    loop {
+        let count = reader.read_until(b'\n', &mut line).map_err(io("the job's lines"))?;
+        if line.ends_with(b"\n") {
+            out.write_all(&line).and_then(|()| out.flush()).map_err(io("writing a line"))?;
+            if matches!(serde_json::from_slice(&line), Ok(Line::Result { .. })) {
+                return Ok(());
+            }
+            line.clear();
+            continue;
+        }
+        if count > 0 && line.len() < LINE_MAX {
+            continue;
+        }
+        if std::fs::metadata(spool.lines()).is_ok_and(|now| now.ino() != inode) {
+            return Err(retryable("job_restarted", format!("another attempt of job {job} began: attach from 0")));
+        }
+        // Its last lines may have come between our read and its end: dead must be seen before the last read.
+        if was_dead {
+            return Err(retryable(
+                "job_died",
+                format!("the process of job {job} ended without a result; run it again"),
+            ));
+        }
+        was_dead = !matches!(lock::alive(), Ok(Some(alive)) if alive == job);
+        if !was_dead {
+            std::thread::sleep(POLL);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Starts a process that outlives this one, its SSH connection, and, where systemd would end it with the session, its session.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use muster_core::ids::JobId;
+use muster_core::wire::node::Failure;
+
+use crate::failure::{io, retryable};
+use crate::{paths, tool};
+
+/// Starts `muster-node exec-job JOB`, detached.
+///
+/// # Errors
+/// `start_failed` when systemd refuses, `io`.
+pub fn start(job: JobId) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(io("finding my own executable"))?;
+    // A test's private root is not systemd's business.
+    let private = std::env::var_os("MUSTER_ROOT").is_some();
+    match !private && Path::new("/run/systemd/system").is_dir() {
+        true => by_systemd(job, &program),
+        false => by_session(job, &program),
+    }
+}
+
+fn by_systemd(job: JobId, program: &Path) -> Result<(), Failure> {
+    let started = Command::new("systemd-run")
+        .args(["--collect", "--quiet", "--no-block"])
+        .arg(format!("--unit=muster-job-{job}"))
+        .arg("--")
+        .arg(program)
+        .args(["exec-job", &job.to_string()])
+        .env("PATH", tool::search_path())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(io("systemd-run"))?;
+    match started.status.success() {
+        true => Ok(()),
+        false => Err(retryable("start_failed", format!("systemd-run: {}", tool::tail(&started.stderr, 600)))),
+    }
+}
+
+/// The child leaves our session itself (see [`super::exec`]): it is no group leader, so it may.
+fn by_session(job: JobId, program: &Path) -> Result<(), Failure> {
+    Command::new(program)
+        .args(["exec-job", &job.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir(paths::at("/"))
+        .spawn()
+        .map(drop)
+        .map_err(io("starting the job's process"))
+}

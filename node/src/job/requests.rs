@@ -1,0 +1,43 @@
+//! What is said to a running job: the answer to its challenge, and that it should stop.
+
+use std::io::Read;
+
+use muster_core::ids::JobId;
+use muster_core::wire::node::{Answer, Failure};
+
+use super::lock;
+use super::spool::Spool;
+use crate::failure::{fatal, io};
+use crate::files;
+
+/// Longest answer, in bytes.
+const ANSWER_MAX: u64 = 64 << 10;
+
+/// Puts the server's answer where the job waits for it.
+///
+/// # Errors
+/// `no_job` when nothing waits, `malformed`, `io`.
+pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
+    let spool = living(job)?;
+    let mut bytes = Vec::new();
+    answer.take(ANSWER_MAX).read_to_end(&mut bytes).map_err(io("reading the answer"))?;
+    let answer: Answer =
+        serde_json::from_slice(&bytes).map_err(|error| fatal("malformed", format!("the answer: {error}")))?;
+    files::write_json(&spool.answer(), 0o600, &answer)
+}
+
+/// Asks a job to stop. It ends with the result `cancelled`, at the latest a minute later.
+///
+/// # Errors
+/// `no_job` when it does not run, `io`.
+pub fn cancel(job: JobId) -> Result<(), Failure> {
+    let spool = living(job)?;
+    std::fs::write(spool.cancel(), b"").map_err(io(spool.cancel().display()))
+}
+
+fn living(job: JobId) -> Result<Spool, Failure> {
+    match lock::alive()? {
+        Some(alive) if alive == job => Ok(Spool::of(job)),
+        _ => Err(fatal("no_job", format!("job {job} does not run here"))),
+    }
+}

@@ -1,0 +1,41 @@
+//! Sets the clock from the agent's: certificates and logs need one, and a board with an empty battery starts in 1970.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_core::wire::node::{Failure, TimeReply};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_settime};
+
+use super::report::agent;
+use crate::failure::{fatal, retryable};
+use crate::job::JobContext;
+use crate::tool::{self, Call};
+
+/// Less than this off, the clock is left alone: the answer itself travelled for some of it.
+const TOLERANCE_MS: i64 = 250;
+
+/// Asks the agent and sets kernel and hardware clock.
+///
+/// # Errors
+/// `clock` when there is no answer or the kernel refuses.
+pub fn set(cx: &JobContext, url: &str) -> Result<(), Failure> {
+    let lost = |error: ureq::Error| retryable("clock", format!("{url}/time: {error}"));
+    let mut reply = agent(Duration::from_secs(10)).get(format!("{url}/time")).call().map_err(lost)?;
+    let body = reply.body_mut().with_config().limit(4096).read_to_vec().map_err(lost)?;
+    let TimeReply { unix_ms } =
+        serde_json::from_slice(&body).map_err(|error| retryable("clock", format!("{url}/time: {error}")))?;
+    let there = Timestamp::from_millisecond(unix_ms).map_err(|error| fatal("clock", error.to_string()))?;
+    let here = cx.clock().now().as_millisecond();
+    if (unix_ms - here).abs() <= TOLERANCE_MS {
+        return Ok(());
+    }
+    let time = TimeSpec::new(there.as_second(), i64::from(there.subsec_nanosecond()));
+    clock_settime(ClockId::CLOCK_REALTIME, time)
+        .map_err(|errno| fatal("clock", format!("the kernel refuses the time: {errno}")))?;
+    cx.log(&format!("muster: clock set from {here} to {unix_ms} (Unix ms)"));
+    // The hardware's clock is a courtesy to the next boot: many machines have none that can be set.
+    let argv = ["hwclock", "--systohc", "--utc"];
+    let _ = tool::run(cx, &Call { argv: &argv, timeout: Some(Duration::from_secs(5)), ..Call::default() });
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Tells the agent our host key, with this boot's one-time nonce.
+
+use std::time::Duration;
+
+use muster_core::wire::node::{Failure, LiveReport};
+use ureq::Agent;
+
+use crate::failure::{fatal, retryable};
+
+/// A client for short requests to the boot listener: no redirects, no proxies, one deadline for all of it.
+pub fn agent(timeout: Duration) -> Agent {
+    Agent::config_builder()
+        .timeout_global(Some(timeout))
+        .max_redirects(0)
+        .proxy(None)
+        .http_status_as_error(true)
+        .build()
+        .into()
+}
+
+/// Sends the report once.
+///
+/// # Errors
+/// `already_reported`, final, when this nonce was used before; `report_failed` otherwise.
+pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
+    let body = serde_json::to_vec(report).map_err(|error| fatal("report_failed", error.to_string()))?;
+    let target = format!("{url}/report");
+    let sent = agent(Duration::from_secs(15)).post(&target).header("content-type", "application/json").send(&body[..]);
+    match sent {
+        Ok(_) => Ok(()),
+        Err(ureq::Error::StatusCode(409)) => Err(fatal(
+            "already_reported",
+            "SOMEBODY ELSE REPORTED WITH THIS BOOT'S NONCE: the agent does not trust this boot, and neither should you",
+        )),
+        Err(ureq::Error::StatusCode(status @ (400 | 401 | 403 | 404 | 410 | 422))) => {
+            Err(fatal("report_failed", format!("{target} refuses our report: {status}")))
+        }
+        Err(error) => Err(retryable("report_failed", format!("{target}: {error}"))),
+    }
+}
