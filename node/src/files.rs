@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use muster_core::wire::node::Failure;
+use nix::fcntl::OFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -57,7 +58,13 @@ pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()
     name.push(format!(".new.{}", std::process::id()));
     let temporary: PathBuf = folder.join(name);
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;

@@ -1,0 +1,113 @@
+//! The firmware's boot entries: one for the disk, behind the network's, so that an armed boot works without asking a BMC; the network's default
+//! answer is the local disk.
+
+use std::time::Duration;
+
+use muster_core::wire::node::Failure;
+
+use crate::failure::fatal;
+use crate::job::JobContext;
+use crate::paths;
+use crate::tool::{self, Call};
+
+use super::find::Target;
+
+/// Entries of ours begin with this; older ones are removed.
+const LABEL: &str = "Muster";
+const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
+/// Firmware flash can be slow; it does not take minutes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One entry of `efibootmgr -v`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Four hex digits.
+    number: String,
+    /// Label and device path, as printed.
+    text: String,
+}
+
+/// Writes our entry and the order. `None` on a machine that boots by BIOS.
+///
+/// # Errors
+/// `nvram` when the firmware does not keep it, `tool_failed`.
+pub fn write(cx: &JobContext, target: &Target, esp: u32, image: &str) -> Result<Option<String>, Failure> {
+    if !paths::at("/sys/firmware/efi").is_dir() {
+        return Ok(None);
+    }
+    for old in list(cx)?.0.iter().filter(|entry| entry.text.starts_with(LABEL)) {
+        run(cx, &["--quiet", "--delete-bootnum", "--bootnum", &old.number])?;
+    }
+    let (label, esp) = (format!("{LABEL} {image}"), esp.to_string());
+    run(
+        cx,
+        &["--quiet", "--create-only", "--disk", target.device(), "--part", &esp, "--label", &label, "--loader", LOADER],
+    )?;
+    let (entries, order) = list(cx)?;
+    let ours = entries
+        .iter()
+        .find(|entry| entry.text.starts_with(&label))
+        .ok_or_else(|| fatal("nvram", "the firmware did not keep the new boot entry"))?;
+    run(cx, &["--quiet", "--bootorder", &ordered(&entries, &order, &ours.number).join(",")])?;
+    Ok(Some(format!("Boot{}", ours.number)))
+}
+
+/// Network entries first, as the firmware had them, then ours, then the rest.
+fn ordered(entries: &[Entry], order: &[String], ours: &str) -> Vec<String> {
+    let is_network = |number: &&String| {
+        let entry = entries.iter().find(|entry| entry.number == **number);
+        entry.is_some_and(|entry| ["MAC(", "IPv4(", "IPv6(", "PXE"].iter().any(|word| entry.text.contains(word)))
+    };
+    let others = || order.iter().filter(|number| *number != ours);
+    let network = others().filter(is_network).cloned();
+    let rest = others().filter(|number| !is_network(number)).cloned();
+    network.chain([ours.to_owned()]).chain(rest).collect()
+}
+
+fn list(cx: &JobContext) -> Result<(Vec<Entry>, Vec<String>), Failure> {
+    Ok(parse(&String::from_utf8_lossy(&run(cx, &["-v"])?)))
+}
+
+fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
+    let entry = |line: &str| {
+        let rest = line.strip_prefix("Boot")?;
+        let (number, rest) = rest.split_at_checked(4)?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let text = rest.strip_prefix(['*', ' '])?.trim_start();
+        is_number.then(|| Entry { number: number.to_owned(), text: text.to_owned() })
+    };
+    let order = text.lines().find_map(|line| line.strip_prefix("BootOrder:")).unwrap_or_default();
+    let order = order.split(',').map(|number| number.trim().to_owned()).filter(|number| !number.is_empty());
+    (text.lines().filter_map(entry).collect(), order.collect())
+}
+
+fn run(cx: &JobContext, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+    let argv = [&["efibootmgr"], arguments].concat();
+    let done = tool::run(cx, &Call { argv: &argv, timeout: Some(TIMEOUT), ..Call::default() })?;
+    match done.status.success() {
+        true => Ok(done.stdout),
+        false => Err(fatal("nvram", format!("efibootmgr {}: {}", arguments.join(" "), tool::tail(&done.stderr, 600)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Printed by efibootmgr 17 under OVMF; device paths shortened.
+    const PRINTED: &str = "BootCurrent: 0002\nTimeout: 0 seconds\nBootOrder: 0000,0001,0002,0003,0004\n\
+        Boot0000* UiApp\tFvVol(7cb8bdc9)/FvFile(462caa21)\n\
+        Boot0001* UEFI Misc Device\tPciRoot(0x0)/Pci(0x3,0x0){auto_created_boot_option}\n\
+        Boot0002* UEFI PXEv4 (MAC:525400123456)\tPciRoot(0x0)/Pci(0x2,0x0)/MAC(525400123456,1)/IPv4(0.0.0.0)\n\
+        Boot0003* EFI Internal Shell\tFvVol(7cb8bdc9)\n\
+        Boot0004* Muster 0123456789ab\tHD(2,GPT,6f3a)/File(\\EFI\\BOOT\\BOOTX64.EFI)\n";
+
+    #[test]
+    fn the_network_stays_first_and_the_disk_comes_next() {
+        let (entries, order) = parse(PRINTED);
+        assert_eq!(entries.len(), 5);
+        assert!(entries[4].text.starts_with("Muster 0123456789ab"));
+        assert_eq!(ordered(&entries, &order, "0004").join(","), "0002,0004,0000,0001,0003");
+        assert_eq!(ordered(&entries, &["0003".into()], "0004").join(","), "0004,0003");
+    }
+}

@@ -1,0 +1,177 @@
+//! Makes a generic image this node's own: name, address, host key, whom to trust, and the marker. Works on the mounted root file system.
+//!
+//! Paths inside the image are followed only where the image cannot lead them out: every file is written anew beside its place and renamed over it.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::Path;
+
+use muster_core::wire::node::{Failure, Marker, StaticNetwork, WriteImage};
+
+use crate::failure::{fatal, io};
+use crate::job::JobContext;
+use crate::live::sshd::public_line;
+use crate::{files, tool};
+
+const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
+
+/// Writes all that is this node's own and gives its host key as an OpenSSH line.
+///
+/// # Errors
+/// `malformed` for a plan that holds what no file may, `io`, `tool_failed`.
+pub fn settle(cx: &JobContext, root: &Path, image: &WriteImage, marker: &Marker) -> Result<String, Failure> {
+    let network = network(&image.network)?;
+    let hosts = hosts(&image.hostname, &image.network)?;
+    let put = |path: &str, mode: u32, text: &str| put(root, path, mode, text);
+    put("etc/hostname", 0o644, &format!("{}\n", name(&image.hostname)?))?;
+    put("etc/hosts", 0o644, &hosts)?;
+    put("etc/systemd/network/10-muster.network", 0o644, &network)?;
+    if !image.network.dns.is_empty() {
+        let servers: String = image.network.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
+        put("etc/resolv.conf", 0o644, &servers)?;
+    }
+    put("etc/ssh/muster_user_ca.pub", 0o644, &format!("{}\n", line(&image.user_ca)?))?;
+    put("etc/ssh/muster_principals", 0o644, &format!("{}\n", line(&image.principal)?))?;
+    put("etc/ssh/sshd_config.d/10-muster.conf", 0o644, SSHD)?;
+    let marker = serde_json::to_string(marker).map_err(|error| fatal("malformed", error.to_string()))?;
+    put("etc/muster/marker.json", 0o644, &format!("{marker}\n"))?;
+    host_key(cx, root)
+}
+
+/// First value wins in sshd's configuration, and Debian's includes this folder at its top.
+const SSHD: &str = "# Written by Muster while the image was laid down.\n\
+    TrustedUserCAKeys /etc/ssh/muster_user_ca.pub\n\
+    AuthorizedPrincipalsFile /etc/ssh/muster_principals\n\
+    PermitRootLogin prohibit-password\n\
+    PasswordAuthentication no\n\
+    KbdInteractiveAuthentication no\n";
+
+fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
+    let ssh = parent(root, HOST_KEY)?;
+    for stale in std::fs::read_dir(&ssh).map_err(io("etc/ssh"))?.flatten() {
+        // A key that every machine of this image has is no key.
+        if stale.file_name().to_string_lossy().starts_with("ssh_host_") {
+            std::fs::remove_file(stale.path()).map_err(io("an old host key"))?;
+        }
+    }
+    let key = ssh.join("ssh_host_ed25519_key");
+    let path = key.to_str().ok_or_else(|| fatal("malformed", "the root's path is not text"))?;
+    tool::output(cx, &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path])?;
+    public_line(&std::fs::read_to_string(key.with_extension("pub")).map_err(io(HOST_KEY))?)
+}
+
+/// networkd's own names for it; the address is static, so the node boots with nobody there to answer it.
+fn network(network: &StaticNetwork) -> Result<String, Failure> {
+    let address = network.address.split_once('/').and_then(|(ip, prefix)| {
+        let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
+        (prefix <= if ip.is_ipv4() { 32 } else { 128 }).then(|| format!("{ip}/{prefix}"))
+    });
+    let address =
+        address.ok_or_else(|| fatal("malformed", format!("{:?} is no address with prefix", network.address)))?;
+    let mut text = format!("[Match]\nMACAddress={}\nType=ether\n\n[Network]\nAddress={address}\n", network.mac);
+    for (key, value) in network.gateway.iter().map(|ip| ("Gateway", ip)).chain(network.dns.iter().map(|ip| ("DNS", ip)))
+    {
+        let _ = writeln!(text, "{key}={}", ip(value)?);
+    }
+    text.push_str("DHCP=no\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n");
+    Ok(text)
+}
+
+fn hosts(hostname: &str, network: &StaticNetwork) -> Result<String, Failure> {
+    let own = network.address.split('/').next().unwrap_or_default();
+    let mut text =
+        format!("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{}\t{}\n", ip(own)?, name(hostname)?);
+    for (address, host) in network.hosts.iter().filter(|(_, host)| host != hostname) {
+        let _ = writeln!(text, "{}\t{}", ip(address)?, name(host)?);
+    }
+    Ok(text)
+}
+
+fn ip(text: &str) -> Result<IpAddr, Failure> {
+    text.parse().map_err(|_| fatal("malformed", format!("{text:?} is no IP address")))
+}
+
+/// A host name (RFC 1123).
+fn name(text: &str) -> Result<&str, Failure> {
+    let label = |label: &str| {
+        let chars = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (1..=63).contains(&label.len()) && chars && !label.starts_with('-') && !label.ends_with('-')
+    };
+    match text.len() <= 253 && text.split('.').all(label) {
+        true => Ok(text),
+        false => Err(fatal("malformed", format!("{text:?} is no host name"))),
+    }
+}
+
+fn line(text: &str) -> Result<&str, Failure> {
+    let text = text.trim();
+    match !text.is_empty() && !text.chars().any(char::is_control) {
+        true => Ok(text),
+        false => Err(fatal("malformed", "a key or principal is not one line of text")),
+    }
+}
+
+fn put(root: &Path, path: &str, mode: u32, text: &str) -> Result<(), Failure> {
+    let folder = parent(root, path)?;
+    let file = folder.join(path.rsplit('/').next().unwrap_or_default());
+    files::write_durably(&file, mode, text.as_bytes()).map_err(io(path))
+}
+
+/// The folder of a file, made where it is missing; no link on the way, for that would lead into the live image's own files.
+fn parent(root: &Path, path: &str) -> Result<std::path::PathBuf, Failure> {
+    let mut folder = root.to_owned();
+    let parts: Vec<&str> = path.split('/').collect();
+    for part in &parts[..parts.len() - 1] {
+        folder.push(part);
+        match std::fs::symlink_metadata(&folder) {
+            Ok(seen) if seen.is_dir() => {}
+            Ok(_) => return Err(fatal("image_malformed", format!("{} is no folder", folder.display()))),
+            Err(_) => std::fs::create_dir(&folder).map_err(io(folder.display()))?,
+        }
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_core::values::Mac;
+
+    fn wanted() -> StaticNetwork {
+        StaticNetwork {
+            mac: Mac([0x52, 0x54, 0, 0, 0, 1]),
+            address: "10.77.0.11/24".into(),
+            gateway: Some("10.77.0.1".into()),
+            dns: vec![],
+            hosts: vec![("10.77.0.1".into(), "controller".into())],
+        }
+    }
+
+    #[test]
+    fn files_say_what_the_plan_says() {
+        let text = network(&wanted()).unwrap();
+        assert!(
+            text.contains("MACAddress=52:54:00:00:00:01\n")
+                && text.contains("Address=10.77.0.11/24\nGateway=10.77.0.1\n")
+        );
+        assert!(hosts("gpu-1", &wanted()).unwrap().ends_with("10.77.0.11\tgpu-1\n10.77.0.1\tcontroller\n"));
+    }
+
+    #[test]
+    fn nothing_slips_a_second_line_into_a_file() {
+        assert!(network(&StaticNetwork { address: "10.0.0.1/24\n[Match]".into(), ..wanted() }).is_err());
+        assert!(network(&StaticNetwork { address: "10.0.0.1/33".into(), ..wanted() }).is_err());
+        assert!(network(&StaticNetwork { gateway: Some("x".into()), ..wanted() }).is_err());
+        for bad in ["", "a b", "a\nb", "-a", "a..b"] {
+            assert!(hosts(bad, &wanted()).is_err(), "{bad}");
+        }
+        assert!(line("ssh-ed25519 A\nssh-ed25519 B").is_err());
+    }
+
+    #[test]
+    fn a_link_in_the_image_leads_nowhere() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(outside.path(), root.path().join("etc")).unwrap();
+        assert_eq!(put(root.path(), "etc/hostname", 0o644, "x").unwrap_err().code, "image_malformed");
+    }
+}

@@ -1,0 +1,217 @@
+//! Network to disk: fetched with resumption, both digests verified, and what makes the disk bootable held back to the very end.
+//!
+//! While an image is being written, its first megabyte (partition table, boot code) and the first megabyte of its EFI system partition are zeros on
+//! the disk. So at no instant is there a disk that boots into half an image.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use muster_core::values::Digest;
+use muster_core::wire::node::{Failure, WriteImage};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
+use sha2::{Digest as _, Sha256};
+
+use super::fetch::Fetch;
+use super::gpt;
+use super::marker::{self, LENGTH};
+use crate::failure::{fatal, io, retryable};
+use crate::job::JobContext;
+
+/// Unit of writing; zeros are left out in this unit.
+pub const CHUNK: usize = 1 << 20;
+/// Written bytes after which the disk is made to keep them: bounds dirty memory, and keeps progress honest.
+const SYNC_EVERY: u64 = 64 << 20;
+/// Code of failures that only a better image mends.
+const MALFORMED: &str = "image_malformed";
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// What of the image is not on the disk yet.
+#[derive(Debug)]
+pub struct HeldBack {
+    /// The first megabyte.
+    pub head: Vec<u8>,
+    /// The megabyte in which the EFI system partition begins, and its place.
+    pub esp: Option<(u64, Vec<u8>)>,
+}
+
+/// Writes all of the image but what is held back, and verifies it. `disk` holds the marker from the start.
+///
+/// # Errors
+/// `fetch_failed`, `digest_mismatch`, `image_malformed`, `io`, `cancelled`, `deadline`. The disk does not boot then.
+pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LENGTH]) -> Result<HeldBack, Failure> {
+    begin(disk, marker)?;
+    let mut fetch = Fetch::new(cx, &image.url, image.size);
+    let mut copy = Copy { cx, disk, image, done: 0, hash: Sha256::new(), zeros: 0, unsynced: 0, told: Instant::now() };
+    let copied = match zstd::stream::read::Decoder::new(&mut fetch) {
+        Ok(mut raw) => copy.run(&mut raw),
+        Err(error) => Err(fatal(MALFORMED, format!("zstd: {error}"))),
+    };
+    // Whatever the decoder made of a broken connection, the connection is the cause.
+    if let Some(failure) = fetch.failure.take() {
+        return Err(failure);
+    }
+    if copied.as_ref().is_err_and(|failure| failure.code != MALFORMED) {
+        return copied;
+    }
+    // A blob that does not unpack may have been damaged on its way: the digest of all of it tells.
+    let compressed = fetch.finish()?;
+    if compressed != image.digest {
+        return Err(mismatch("the blob", image.digest, compressed));
+    }
+    let (held, raw) = (copied?, Digest(copy.hash.finalize().into()));
+    match raw == image.raw_digest {
+        true => Ok(held),
+        false => Err(mismatch("the image", image.raw_digest, raw)),
+    }
+}
+
+fn mismatch(what: &str, wanted: Digest, got: Digest) -> Failure {
+    retryable("digest_mismatch", format!("{what} is {got}, not {wanted}; the disk was left unbootable"))
+}
+
+/// From here on the disk is ours and boots nothing: no table at either end, and the marker.
+fn begin(disk: &File, marker: &[u8; LENGTH]) -> Result<(), Failure> {
+    let mut head = vec![0; CHUNK];
+    let at = usize::try_from(marker::OFFSET).unwrap_or(0);
+    head[at..at + LENGTH].copy_from_slice(marker);
+    let size = size_of(disk)?;
+    let erased = disk
+        .write_all_at(&head, 0)
+        .and_then(|()| disk.write_all_at(&vec![0; CHUNK], size.saturating_sub(CHUNK as u64).max(CHUNK as u64)))
+        .and_then(|()| disk.sync_data());
+    erased.map_err(io("clearing the disk's partition tables"))
+}
+
+/// Size of a block device or file in bytes: seeking to the end tells for both.
+pub fn size_of(disk: &File) -> Result<u64, Failure> {
+    use std::io::{Seek as _, SeekFrom};
+    (&*disk).seek(SeekFrom::End(0)).map_err(io("the disk's size"))
+}
+
+/// The copying itself.
+struct Copy<'a> {
+    cx: &'a JobContext,
+    disk: &'a File,
+    image: &'a WriteImage,
+    /// Raw bytes taken from the decoder.
+    done: u64,
+    hash: Sha256,
+    /// Zero bytes before `done` that are not on the disk yet.
+    zeros: u64,
+    unsynced: u64,
+    told: Instant,
+}
+
+impl Copy<'_> {
+    fn run(&mut self, raw: &mut impl Read) -> Result<HeldBack, Failure> {
+        let mut held = HeldBack { head: Vec::new(), esp: None };
+        let mut esp_chunk = None;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            self.cx.check()?;
+            let count = fill(raw, &mut chunk)
+                .map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
+            let (offset, bytes) = (self.done, &chunk[..count]);
+            if count == 0 {
+                break;
+            }
+            self.hash.update(bytes);
+            self.done += count as u64;
+            if self.done > self.image.raw_size {
+                return Err(fatal(MALFORMED, format!("the image unpacks to more than {} bytes", self.image.raw_size)));
+            }
+            if offset == 0 {
+                held.head = bytes.to_vec();
+                esp_chunk = gpt::start_of(bytes, self.image.esp_partition).map(|start| start - start % CHUNK as u64);
+            } else if Some(offset) == esp_chunk {
+                held.esp = Some((offset, bytes.to_vec()));
+                self.zeros += count as u64;
+            } else {
+                self.put(offset, bytes)?;
+            }
+            self.tell(false);
+        }
+        self.flush_zeros(self.done)?;
+        self.disk.sync_data().map_err(io("syncing the disk"))?;
+        self.tell(true);
+        match self.done == self.image.raw_size
+            && held.head.len() == CHUNK
+            && (esp_chunk == Some(0) || held.esp.is_some())
+        {
+            true => Ok(held),
+            false => Err(fatal(MALFORMED, "the image has another size than it should, or no EFI system partition")),
+        }
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            self.zeros += bytes.len() as u64;
+            return Ok(());
+        }
+        self.flush_zeros(offset)?;
+        self.disk.write_all_at(bytes, offset).map_err(io("writing the disk"))?;
+        self.unsynced += bytes.len() as u64;
+        if self.unsynced >= SYNC_EVERY {
+            self.disk.sync_data().map_err(io("syncing the disk"))?;
+            // What is on the disk need not stay in a small machine's memory.
+            let _ = posix_fadvise(self.disk, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+            self.unsynced = 0;
+        }
+        Ok(())
+    }
+
+    /// Puts the zeros that end at `end` on the disk.
+    fn flush_zeros(&mut self, end: u64) -> Result<(), Failure> {
+        let length = std::mem::take(&mut self.zeros);
+        zero(self.disk, end - length, length).map_err(io("zeroing a part of the disk"))
+    }
+
+    fn tell(&mut self, now: bool) {
+        if now || self.told.elapsed() >= PROGRESS_EVERY {
+            self.told = Instant::now();
+            self.cx.progress("writing the image", Some(self.done), Some(self.image.raw_size), Some("bytes"));
+        }
+    }
+}
+
+/// Makes a range read as zeros, by the device's own command where it has one: the kernel guarantees the zeros either way (fallocate(2) on block
+/// devices), which a discard would not.
+///
+/// # Errors
+/// What the kernel said.
+pub fn zero(disk: &File, offset: u64, length: u64) -> io::Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    match fallocate(disk, FallocateFlags::FALLOC_FL_ZERO_RANGE, signed(offset)?, signed(length)?) {
+        Ok(()) => return Ok(()),
+        Err(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let zeros = vec![0; CHUNK];
+    let mut at = offset;
+    while at < offset + length {
+        let count = (offset + length - at).min(CHUNK as u64);
+        disk.write_all_at(&zeros[..usize::try_from(count).unwrap_or(CHUNK)], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// Reads until the buffer is full or the source ends.
+fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

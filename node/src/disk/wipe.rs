@@ -1,0 +1,133 @@
+//! The job `wipe`: every named disk by the strongest method it supports, and nothing is believed until it was read back.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
+
+use muster_core::permits::PermitKind;
+use muster_core::wire::node::{Failure, Plan, WipeMethod, WipePlan, WipedDisk};
+
+use super::erase;
+use super::find::{self, Target};
+use super::marker;
+use super::stream::{CHUNK, size_of};
+use super::verify::Sentinels;
+use crate::failure::{fatal, io};
+use crate::job::JobContext;
+use crate::permit::{self, Demand};
+use crate::tool;
+
+/// Disks of one plan.
+const DISKS_MAX: usize = 256;
+/// Overwritten bytes after which the disk is made to keep them.
+const SYNC_EVERY: u64 = 256 << 20;
+
+/// Does the whole job; disks are wiped in the plan's order, and the first that cannot be verified ends it.
+///
+/// # Errors
+/// `unsanitised`, final, when a disk cannot be shown to be clean; `disk_missing`, `disk_ambiguous`, `disk_in_use`, `marked_in_use`,
+/// `permit_refused`, and what the steps say.
+pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDisk>, Failure> {
+    if wipe.disk_serials.is_empty() || wipe.disk_serials.len() > DISKS_MAX {
+        return Err(fatal("malformed", format!("a wipe names 1 to {DISKS_MAX} disks")));
+    }
+    let targets: Vec<Target> =
+        wipe.disk_serials.iter().map(|serial| find::by_serial(serial)).collect::<Result<_, _>>()?;
+    for target in &targets {
+        marker::check(&target.open_exclusively()?, plan, wipe.claim, &target.serial)?;
+    }
+    let demand = Demand {
+        kind: PermitKind::Wipe,
+        permit: wipe.permit,
+        operation: wipe.operation,
+        disk_serials: wipe.disk_serials.clone(),
+    };
+    permit::redeem(plan, &demand, cx)?;
+    targets.iter().map(|target| one(cx, target)).collect()
+}
+
+/// Wipes one disk: the strongest method first, the next when it fails or cannot be verified.
+fn one(cx: &JobContext, target: &Target) -> Result<WipedDisk, Failure> {
+    let mut doubts = Vec::new();
+    for method in erase::methods(cx, target) {
+        cx.check()?;
+        cx.progress(&format!("wiping disk {} by {}", target.serial, name(method)), None, None, None);
+        match attempt(cx, target, method) {
+            Ok(verified_blocks) => {
+                let bytes = size_of(&target.open_exclusively()?)?;
+                // The kernel still shows the partitions there were; a disk that stays busy only shows them longer.
+                if target.is_block_device() {
+                    let _ = tool::output(cx, &["blockdev", "--rereadpt", target.device()]);
+                }
+                return Ok(WipedDisk { serial: target.serial.clone(), method, bytes, verified_blocks });
+            }
+            Err(failure) if ["cancelled", "deadline"].contains(&failure.code.as_str()) => return Err(failure),
+            Err(failure) => {
+                cx.log(&format!("disk {}: {}: {}", target.serial, name(method), failure.message));
+                doubts.push(format!("{}: {}", name(method), failure.message));
+            }
+        }
+    }
+    Err(fatal("unsanitised", format!("disk {} could not be wiped: {}", target.serial, doubts.join("; "))))
+}
+
+/// Sentinels before, the method, and a look at what is left. Gives the number of blocks found clean.
+fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, Failure> {
+    let disk = target.open_exclusively()?;
+    let sentinels = Sentinels::plant(&disk)?;
+    match method {
+        WipeMethod::Overwrite => overwrite(cx, target, &disk)?,
+        // Formatting and erasing replace the device under us: it must not be held open.
+        WipeMethod::NvmeSanitize | WipeMethod::NvmeFormat | WipeMethod::AtaSecureErase | WipeMethod::Discard => {
+            drop(disk);
+            erase::run(cx, target, method)?;
+        }
+    }
+    let disk = target.open_exclusively()?;
+    let leaves_noise = matches!(method, WipeMethod::NvmeSanitize | WipeMethod::NvmeFormat);
+    let verified = sentinels.verify(cx, target, &disk, leaves_noise)?;
+    // What a cryptographic erase left is noise, and noise must not look like a partition table.
+    edges(&disk)?;
+    Ok(verified)
+}
+
+fn overwrite(cx: &JobContext, target: &Target, disk: &File) -> Result<(), Failure> {
+    let (size, zeros) = (size_of(disk)?, vec![0; 4 * CHUNK]);
+    let (mut at, mut synced, mut told) = (0, 0, Instant::now());
+    while at < size {
+        cx.check()?;
+        let count = (size - at).min(zeros.len() as u64);
+        let chunk = &zeros[..usize::try_from(count).unwrap_or(CHUNK)];
+        disk.write_all_at(chunk, at).map_err(io(format!("overwriting disk {}", target.serial)))?;
+        at += count;
+        if at - synced >= SYNC_EVERY || at == size {
+            disk.sync_data().map_err(io(format!("syncing disk {}", target.serial)))?;
+            synced = at;
+        }
+        if told.elapsed() >= Duration::from_secs(1) || at == size {
+            told = Instant::now();
+            cx.progress(&format!("overwriting disk {}", target.serial), Some(at), Some(size), Some("bytes"));
+        }
+    }
+    Ok(())
+}
+
+fn edges(disk: &File) -> Result<(), Failure> {
+    let (size, zeros) = (size_of(disk)?, vec![0; CHUNK]);
+    let length = usize::try_from(size).map_or(CHUNK, |size| size.min(CHUNK));
+    disk.write_all_at(&zeros[..length], 0)
+        .and_then(|()| disk.write_all_at(&zeros[..length], size - length as u64))
+        .and_then(|()| disk.sync_all())
+        .map_err(io("zeroing the disk's edges"))
+}
+
+/// As facts and reports write it.
+fn name(method: WipeMethod) -> &'static str {
+    match method {
+        WipeMethod::NvmeSanitize => "nvme_sanitize",
+        WipeMethod::NvmeFormat => "nvme_format",
+        WipeMethod::AtaSecureErase => "ata_secure_erase",
+        WipeMethod::Discard => "discard",
+        WipeMethod::Overwrite => "overwrite",
+    }
+}

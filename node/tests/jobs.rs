@@ -1,0 +1,350 @@
+//! Jobs as real processes: detached, followed, fenced, permitted, killed. Each test has a node of its own under `MUSTER_ROOT`; its disks are files.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use ed25519_dalek::SigningKey;
+use muster_core::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
+use muster_core::permits::{self, PermitKind};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::node::{
+    Answer, Challenge, Failure, Line, Marker, Plan, RunReply, SiteTrust, WipeMethod, WipePlan, Work, WorkResult,
+};
+use muster_node::disk::marker;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const DISK: usize = 8 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A node in a folder. Dropping it ends the job it may still run.
+struct Node {
+    root: tempfile::TempDir,
+    key: SigningKey,
+    id: NodeId,
+    claim: ClaimId,
+    jobs: std::cell::RefCell<Vec<JobId>>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let key = SigningKey::from_bytes(&[5; 32]);
+        let trust = SiteTrust {
+            protocol: PROTOCOL,
+            permit_public_key: base64::engine::general_purpose::STANDARD.encode(key.verifying_key().as_bytes()),
+            user_ca: "ssh-ed25519 AAAA".into(),
+            agent_url: "http://127.0.0.1:1/boot/v1".into(),
+        };
+        let node = Self { root, key, id: NodeId::new(), claim: ClaimId::new(), jobs: Vec::new().into() };
+        node.put("etc/muster/site.json", &serde_json::to_vec(&trust).unwrap());
+        node.put("sys/block/vda/size", (DISK / 512).to_string().as_bytes());
+        node.put("sys/block/vda/serial", b"S1\n");
+        node.put("sys/block/vda/device/vendor", b"0x1af4\n");
+        node.put("dev/vda", &vec![0xa5; DISK]);
+        node
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), bytes).unwrap();
+    }
+
+    fn spool(&self, job: JobId, file: &str) -> PathBuf {
+        self.path(&format!("var/lib/muster/jobs/{job}/{file}"))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-node"));
+        command
+            .args(arguments)
+            .env("MUSTER_ROOT", self.root.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn call(&self, arguments: &[&str], stdin: &[u8]) -> Output {
+        let mut child = self.command(arguments).spawn().unwrap();
+        // A verb that refuses may not read all of it.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        child.wait_with_output().unwrap()
+    }
+
+    fn plan(&self, epoch: i64, attempt: i32) -> Plan {
+        let wipe = WipePlan {
+            permit: PermitId::new(),
+            operation: OperationId::new(),
+            claim: Some(self.claim),
+            disk_serials: vec!["S1".into()],
+        };
+        Plan {
+            protocol: PROTOCOL,
+            job: JobId::new(),
+            attempt,
+            node: self.id,
+            epoch,
+            timeout_s: 60,
+            work: Work::Wipe(wipe),
+        }
+    }
+
+    fn run(&self, plan: &Plan) -> RunReply {
+        self.jobs.borrow_mut().push(plan.job);
+        let out =
+            self.call(&["run", &plan.job.to_string(), &plan.attempt.to_string()], &serde_json::to_vec(plan).unwrap());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    }
+
+    fn answer(&self, job: JobId, answer: &Answer) {
+        let out = self.call(&["answer", &job.to_string()], &serde_json::to_vec(answer).unwrap());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+
+    fn grant(&self, challenge: &Challenge) {
+        let signature = permits::sign(&self.key, PermitKind::Wipe, challenge);
+        self.answer(challenge.job, &Answer::Granted { signature });
+    }
+
+    fn lines(&self, job: JobId) -> Vec<Line> {
+        let text = fs::read_to_string(self.spool(job, "lines")).unwrap_or_default();
+        text.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The newest challenge, once there are `count` of them.
+    fn challenge(&self, job: JobId, count: usize) -> Challenge {
+        until(|| {
+            let challenges: Vec<Challenge> = self
+                .lines(job)
+                .into_iter()
+                .filter_map(|line| match line {
+                    Line::Challenge(challenge) => Some(challenge),
+                    _ => None,
+                })
+                .collect();
+            challenges.get(count - 1).cloned()
+        })
+    }
+
+    /// Follows the job to its end and gives the result, with what was printed.
+    fn result(&self, job: JobId, offset: usize) -> (WorkResult, Vec<u8>) {
+        let out = self.call(&["attach", &job.to_string(), &offset.to_string()], b"");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        match lines_of(&out.stdout).pop() {
+            Some(Line::Result { result, .. }) => (*result, out.stdout),
+            other => panic!("no result but {other:?}"),
+        }
+    }
+
+    fn failure(&self, job: JobId) -> Failure {
+        match self.result(job, 0).0 {
+            WorkResult::Failed(failure) => failure,
+            other => panic!("no failure but {other:?}"),
+        }
+    }
+
+    fn pid(&self, job: JobId) -> i32 {
+        let worker: serde_json::Value = read(&self.spool(job, "pid"));
+        worker["pid"].as_i64().and_then(|pid| pid.try_into().ok()).unwrap()
+    }
+
+    fn mark(&self, claim: ClaimId, epoch: i64) {
+        use std::os::unix::fs::FileExt as _;
+        let image = muster_core::values::Digest::of(b"image");
+        let sector = marker::encode(&Marker { protocol: PROTOCOL, node: self.id, claim, epoch, image }).unwrap();
+        let disk = fs::OpenOptions::new().write(true).open(self.path("dev/vda")).unwrap();
+        disk.write_all_at(&sector, marker::OFFSET).unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for job in self.jobs.borrow().iter() {
+            let _ = self.call(&["cancel", &job.to_string()], b"");
+        }
+        // The folder must outlive the processes in it.
+        let started = Instant::now();
+        while self.jobs.borrow().iter().any(|job| self.call(&["cancel", &job.to_string()], b"").status.success()) {
+            assert!(started.elapsed() < PATIENCE, "a job outlives its test");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &std::path::Path) -> T {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn lines_of(bytes: &[u8]) -> Vec<Line> {
+    bytes.split_inclusive(|&byte| byte == b'\n').map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap()
+}
+
+#[test]
+fn a_permitted_wipe_runs_detached_and_is_verified() {
+    let node = Node::new();
+    let plan = node.plan(7, 1);
+    assert_eq!(node.run(&plan), RunReply::Started { job: plan.job, attempt: 1 });
+    let challenge = node.challenge(plan.job, 1);
+    assert_eq!((challenge.node, challenge.epoch, &challenge.disk_serials), (node.id, 7, &vec!["S1".to_owned()]));
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK], "nothing is written before the answer");
+    let before = fs::metadata(node.spool(plan.job, "lines")).unwrap().len();
+
+    node.grant(&challenge);
+    let (result, printed) = node.result(plan.job, usize::try_from(before).unwrap());
+    let WorkResult::Wiped { disks } = result else { panic!("{result:?}") };
+    assert_eq!((disks[0].serial.as_str(), disks[0].method, disks[0].bytes), ("S1", WipeMethod::Overwrite, DISK as u64));
+    assert!(disks[0].verified_blocks >= 512);
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0; DISK]);
+    let all = fs::read(node.spool(plan.job, "lines")).unwrap();
+    assert_eq!(all[usize::try_from(before).unwrap()..], printed, "attach continues at any offset");
+    assert!(!node.path(&format!("run/muster/jobs/{}", plan.job)).exists(), "plans hold secrets");
+
+    assert_eq!(node.run(&plan), RunReply::Already { job: plan.job, attempt: 1 });
+    assert_eq!(node.run(&Plan { attempt: 2, ..plan.clone() }), RunReply::Already { job: plan.job, attempt: 2 });
+}
+
+#[test]
+fn no_permit_no_write() {
+    let node = Node::new();
+    let refused = node.plan(1, 1);
+    node.run(&refused);
+    node.challenge(refused.job, 1);
+    node.answer(refused.job, &Answer::Refused { reason: "the node is protected".into() });
+    let failure = node.failure(refused.job);
+    assert_eq!((failure.code.as_str(), failure.retryable), ("permit_refused", false));
+    assert!(failure.message.contains("the node is protected"));
+
+    let forged = node.plan(1, 1);
+    node.run(&forged);
+    let challenge = node.challenge(forged.job, 1);
+    let signature = permits::sign(&SigningKey::from_bytes(&[6; 32]), PermitKind::Wipe, &challenge);
+    node.answer(forged.job, &Answer::Granted { signature });
+    assert_eq!(node.failure(forged.job).code, "permit_refused");
+
+    let other_kind = node.plan(1, 1);
+    node.run(&other_kind);
+    let challenge = node.challenge(other_kind.job, 1);
+    let signature = permits::sign(&node.key, PermitKind::Image, &challenge);
+    node.answer(other_kind.job, &Answer::Granted { signature });
+    assert_eq!(node.failure(other_kind.job).code, "permit_refused");
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}
+
+#[test]
+fn a_disk_that_is_anothers_is_not_even_asked_for() {
+    let node = Node::new();
+    for (claim, epoch) in [(ClaimId::new(), 3), (node.claim, 9)] {
+        node.mark(claim, epoch);
+        let plan = node.plan(5, 1);
+        node.run(&plan);
+        assert_eq!(node.failure(plan.job).code, "marked_in_use");
+        assert!(!node.lines(plan.job).iter().any(|line| matches!(line, Line::Challenge(_))));
+    }
+    node.mark(node.claim, 4);
+    let plan = node.plan(5, 1);
+    node.run(&plan);
+    node.grant(&node.challenge(plan.job, 1));
+    assert!(matches!(node.result(plan.job, 0).0, WorkResult::Wiped { .. }));
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0; DISK], "the marker goes with the data");
+}
+
+#[test]
+fn one_job_at_a_time_and_nothing_from_the_past() {
+    let node = Node::new();
+    let plan = node.plan(5, 2);
+    node.run(&plan);
+    assert_eq!(node.run(&node.plan(5, 1)), RunReply::Busy { job: plan.job });
+    assert_eq!(node.run(&node.plan(4, 9)), RunReply::Stale { epoch: 5, attempt: 1 });
+    assert_eq!(node.run(&Plan { attempt: 1, ..plan.clone() }), RunReply::Stale { epoch: 5, attempt: 2 });
+
+    let out = node.call(&["cancel", &plan.job.to_string()], b"");
+    assert!(out.status.success());
+    assert_eq!(node.failure(plan.job).code, "cancelled");
+    assert!(matches!(node.run(&node.plan(6, 1)), RunReply::Started { .. }));
+}
+
+#[test]
+fn a_newer_attempt_takes_a_running_job_over() {
+    let node = Node::new();
+    let plan = node.plan(1, 1);
+    node.run(&plan);
+    node.challenge(plan.job, 1);
+    let pid = node.pid(plan.job);
+    assert_eq!(node.run(&Plan { attempt: 2, ..plan.clone() }), RunReply::Already { job: plan.job, attempt: 2 });
+    let challenge = node.challenge(plan.job, 2);
+    assert_eq!((challenge.attempt, node.pid(plan.job)), (2, pid));
+    node.grant(&challenge);
+    assert!(matches!(node.result(plan.job, 0).0, WorkResult::Wiped { .. }));
+}
+
+#[test]
+fn a_killed_job_is_seen_dead_and_starts_over() {
+    use nix::sys::signal::{Signal, kill};
+    let node = Node::new();
+    let plan = node.plan(1, 1);
+    node.run(&plan);
+    node.challenge(plan.job, 1);
+    let follower = node.command(&["attach", &plan.job.to_string(), "0"]).spawn().unwrap();
+    kill(nix::unistd::Pid::from_raw(node.pid(plan.job)), Signal::SIGKILL).unwrap();
+    let out = follower.wait_with_output().unwrap();
+    let failure: Failure = serde_json::from_slice(&out.stderr).unwrap();
+    assert_eq!((failure.code.as_str(), failure.retryable, out.status.code()), ("job_died", true, Some(1)));
+
+    assert_eq!(node.run(&Plan { attempt: 2, ..plan.clone() }), RunReply::Started { job: plan.job, attempt: 2 });
+    let Line::Log { text, .. } = &node.lines(plan.job)[0] else { panic!("no note") };
+    assert!(text.contains("attempt 2") && node.spool(plan.job, "lines.old").exists());
+    node.grant(&node.challenge(plan.job, 1));
+    assert!(matches!(node.result(plan.job, 0).0, WorkResult::Wiped { .. }));
+}
+
+#[test]
+fn what_is_not_understood_is_refused_in_json() {
+    let node = Node::new();
+    let plan = node.plan(1, 1);
+    let job = plan.job.to_string();
+    let cases: [(&[&str], Vec<u8>, &str, i32); 6] = [
+        (&["frobnicate"], vec![], "usage", 2),
+        (&["run", "x", "1"], json(&plan), "usage", 2),
+        (&["run", &job, "2"], json(&plan), "usage", 2),
+        (&["run", &job, "1"], json(&Plan { protocol: 9, ..plan.clone() }), "protocol", 1),
+        (&["run", &job, "1"], b"{".to_vec(), "malformed", 1),
+        (&["answer", &job], json(&Answer::Refused { reason: String::new() }), "no_job", 1),
+    ];
+    for (arguments, stdin, code, exit) in cases {
+        let out = node.call(arguments, &stdin);
+        let failure: Failure = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!((failure.code.as_str(), out.status.code()), (code, Some(exit)), "{arguments:?}");
+        assert!(out.stdout.is_empty());
+    }
+    let version: muster_core::wire::node::Version =
+        serde_json::from_slice(&node.call(&["version"], b"").stdout).unwrap();
+    assert_eq!(version.digest, muster_core::values::Digest::of(&fs::read(env!("CARGO_BIN_EXE_muster-node")).unwrap()));
+}
