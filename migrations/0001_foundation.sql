@@ -68,7 +68,8 @@ CREATE TABLE nodes (
     generation     bigint NOT NULL DEFAULT 1,
     created_at     timestamptz NOT NULL,
     updated_at     timestamptz NOT NULL,
-    -- Wanted: what the client declares.
+    -- Wanted: the document as the client wrote it, which is what it reads back; the columns below are what is decided on.
+    spec           jsonb NOT NULL,
     site_id        uuid NOT NULL CONSTRAINT object_in_use REFERENCES objects,
     rack_id        uuid REFERENCES objects,
     rack_unit      integer CHECK (rack_unit BETWEEN 1 AND 60),
@@ -143,6 +144,8 @@ CREATE TABLE claims (
     name        text NOT NULL,
     node_id     uuid NOT NULL REFERENCES nodes,
     pool_id     uuid NOT NULL CONSTRAINT object_in_use REFERENCES objects,
+    -- As the client wrote it, selector included.
+    spec        jsonb NOT NULL,
     state       text NOT NULL CHECK (state IN ('bound', 'releasing', 'released')),
     epoch       bigint NOT NULL,
     generation  bigint NOT NULL DEFAULT 1,
@@ -333,3 +336,6 @@ CREATE TABLE idempotency_keys (
     created_at timestamptz NOT NULL,
     PRIMARY KEY (actor, key)
 );
+
+-- Orders lists of cluster members: an agent never replaces a newer list by an older one.
+CREATE SEQUENCE cluster_revisions;

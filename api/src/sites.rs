@@ -1,15 +1,28 @@
 //! Sites: places with a provisioning network of their own, served by one or more agents.
 
+use muster_core::values::Digest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::kind::Kind;
 use crate::object::NoStatus;
 
-/// A site. Its name and labels say all there is to declare.
+/// A site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SiteSpec {}
+pub struct SiteSpec {
+    /// What its nodes boot to be inspected, imaged and wiped; nodes wait until it is declared.
+    #[serde(default)]
+    pub live: Option<LiveImage>,
+}
+
+/// The live image, as two blobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LiveImage {
+    pub kernel: Digest,
+    pub initrd: Digest,
+}
 
 impl Kind for SiteSpec {
     const KIND: &'static str = "site";

@@ -115,7 +115,8 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
     let sound = |gates| Suite { name: "admit".into(), version: "1".into(), gates };
     assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
     assert!(!lint(&sound(vec![])).is_empty());
-    let breaks: [(&str, fn(&mut Gate)); 16] = [
+    type Break = (&'static str, fn(&mut Gate));
+    let breaks: [Break; 16] = [
         ("no timeout", |gate| gate.timeout_s = 0),
         ("more than a week", |gate| gate.timeout_s = u64::MAX),
         ("no criteria", |gate| gate.criteria.clear()),

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 
@@ -12,7 +12,10 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
     let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
     match node.wish {
-        Some(Wish::Retry) => wished(node.failed_phase.unwrap_or(State::Inspecting)),
+        Some(Wish::Retry) => {
+            let phase = node.failed_phase.unwrap_or(State::Inspecting);
+            Decision::Advance(Move::to(phase).as_wished(node).with(Effect::ForgetLive))
+        }
         Some(Wish::Quarantine) => wished(State::Quarantined),
         Some(Wish::Maintain) => wished(State::Maintenance),
         _ => rest("a person to retry, release or quarantine it", "operator", "none until then"),

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, follow, interrupted};
+use super::decision::{Decision, Move, follow, interrupted};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -11,7 +11,6 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    follow(node, now, &[Step::BootLive, Step::WriteImage], || {
-        Decision::Advance(Move::to(State::Installing).with(Effect::ForgetLive))
-    })
+    // The live session is kept: without a BMC, rebooting from there saves a walk to the machine.
+    follow(node, now, &[Step::BootLive, Step::WriteImage], || Decision::Advance(Move::to(State::Installing)))
 }

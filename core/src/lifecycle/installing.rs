@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Move, follow, interrupted};
+use super::decision::{Decision, Effect, Move, follow, interrupted};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -16,7 +16,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         let reboots = node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty());
         match reboots || node.step(Step::Reboot).is_some() {
             true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),
-            false => Decision::Advance(Move::to(State::Validating)),
+            false => Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive)),
         }
     })
 }
@@ -33,7 +33,7 @@ fn settled(node: &Snapshot) -> Decision {
         })
         .collect();
     if left.is_empty() {
-        return Decision::Advance(Move::to(State::Validating));
+        return Decision::Advance(Move::to(State::Validating).with(Effect::ForgetLive));
     }
     let reason = format!("the stack does not hold after a reboot: {}", left.join(", "));
     Decision::Advance(Move { failed_phase: Some(State::Installing), ..Move::to(State::Failed) }.because(reason))

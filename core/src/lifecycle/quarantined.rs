@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use crate::claims::ClaimState;
@@ -16,7 +16,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::Recover) if !unsanitised => {
             let claimed = node.claim == Some(ClaimState::Bound) && node.installed;
             let to = if claimed { State::Validating } else { State::Inspecting };
-            Decision::Advance(Move::to(to).as_wished(node))
+            Decision::Advance(Move::to(to).as_wished(node).with(Effect::ForgetLive))
         }
         Some(Wish::Wipe) if node.claim.is_none() => Decision::Advance(Move::to(State::Wiping).as_wished(node)),
         Some(Wish::Retire) if node.claim.is_none() => Decision::Advance(Move::to(State::Retired).as_wished(node)),

@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn whatever_could_break_out_of_its_file_is_refused() {
-        let broken: [(&str, fn(&mut ConvergePlan)); 12] = [
+        type Break = (&'static str, fn(&mut ConvergePlan));
+        let broken: [Break; 12] = [
             ("shell", |plan| plan.kernel_args = vec!["a$(id)".into()]),
             ("quote", |plan| plan.kernel_args = vec!["a\"b".into()]),
             ("newline", |plan| _ = plan.sysctl.insert("vm.swappiness".into(), "1\nkernel.x=1".into())),

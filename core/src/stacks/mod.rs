@@ -43,7 +43,7 @@ pub struct StackSpec {
     /// The lock, once `muster stack lock` made it. A stack without one cannot be used by a pool.
     #[serde(default)]
     pub lock: Option<StackLock>,
-    /// The blob with the lock's packages as a flat repository (a tar archive).
+    /// The blob `bundle.json`, which names every file of the lock's flat repository by digest.
     #[serde(default)]
     pub bundle: Option<Digest>,
 }
@@ -75,7 +75,7 @@ pub enum Part {
     Text(String),
     /// `hostname`, `address`, `agent_address`, `cluster_address`, or `label:NAME`.
     Value(String),
-    /// A credential by name; its content (base64 where it is binary) travels only over the SSH channel.
+    /// A credential by name; a content that starts with `base64:` is decoded. Travels only over the SSH channel.
     Secret(String),
 }
 
@@ -141,7 +141,7 @@ pub struct LockedPackage {
 #[serde(deny_unknown_fields)]
 pub struct ConvergePlan {
     pub lock: Digest,
-    /// `http://AGENT:8090/boot/v1/bundle/<lock digest hex>`; signed by nobody, so every package's digest is in `packages`.
+    /// `http://AGENT:8090/boot/v1/bundle/<bundle digest hex>`; signed by nobody, so every package's digest is in `packages`.
     pub repository: String,
     pub packages: Vec<LockedPackage>,
     pub absent: Vec<String>,

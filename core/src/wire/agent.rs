@@ -180,7 +180,7 @@ pub enum JobSpec {
     /// `muster-node inventory` in the live image or the installed OS.
     Inventory { login: Login },
     /// Shut down through the OS if it can be reached, then by BMC; observed off. Observe, then act.
-    PowerOff { power: Power, login: Option<Login> },
+    PowerOff { power: Power, login: Option<Login>, permit: PermitId },
     /// `muster-node run write-image`. Idempotent under its permit.
     WriteImage { login: Login, plan: WriteImage },
     /// Clear the override, reset into the installed OS, wait for its host key. `once` inside.
@@ -200,11 +200,18 @@ pub enum JobSpec {
     /// `muster-node run gate`.
     Gates { login: Login, plan: GatePlan },
     /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
-    SlurmAdmit { cluster: SlurmCluster, nodes: Vec<SlurmNode>, name: String, login: Login },
+    SlurmAdmit {
+        cluster: SlurmCluster,
+        nodes: Vec<SlurmNode>,
+        /// Orders lists of members: an agent never replaces a list by one with a lower revision.
+        revision: i64,
+        name: String,
+        login: Login,
+    },
     /// Drain with our reason, wait until no job runs there.
     SlurmDrain { cluster: SlurmCluster, name: String, reason: String },
     /// Write the included files without the node, reconfigure, observe that it is gone.
-    SlurmRemove { cluster: SlurmCluster, nodes: Vec<SlurmNode>, name: String },
+    SlurmRemove { cluster: SlurmCluster, nodes: Vec<SlurmNode>, revision: i64, name: String },
     /// `muster-node run wipe`.
     Wipe { login: Login, plan: WipePlan },
 }

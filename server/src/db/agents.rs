@@ -1,0 +1,219 @@
+//! Agents: one per site at a time, fenced by an epoch.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{AgentId, NodeId, ObjectId};
+use muster_core::values::Mac;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use sqlx::types::ipnet::IpNet;
+use sqlx::types::mac_address::MacAddress;
+
+use crate::error::Error;
+
+/// An agent that showed its token.
+#[derive(Clone, Debug)]
+pub struct AgentRow {
+    pub id: AgentId,
+    pub name: String,
+    pub site: ObjectId,
+    pub site_name: String,
+    pub epoch: i64,
+    pub instance: Option<String>,
+    pub version: Option<String>,
+    pub last_seen: Option<jiff_sqlx::Timestamp>,
+}
+
+/// The agent a token belongs to.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result<Option<AgentRow>, Error> {
+    Ok(sqlx::query_as!(
+        AgentRow,
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1"#,
+        token_hash,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Every agent.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<AgentRow>, Error> {
+    Ok(sqlx::query_as!(
+        AgentRow,
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen
+           FROM agents a JOIN objects s ON s.id = a.site_id ORDER BY a.name LIMIT 1000"#,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Enrols an agent for a site; its token is shown once and stored as a hash.
+///
+/// # Errors
+/// When the name is taken or the database fails.
+pub async fn insert(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    name: &str,
+    token_hash: &[u8],
+) -> Result<AgentId, Error> {
+    let id = AgentId::new();
+    sqlx::query!(
+        "INSERT INTO agents (id, site_id, name, token_hash) VALUES ($1, $2, $3, $4)",
+        id as AgentId,
+        site as ObjectId,
+        name,
+        token_hash,
+    )
+    .execute(conn)
+    .await?;
+    Ok(id)
+}
+
+/// A process says hello: the same instance keeps its epoch, another one raises it. Returns the epoch.
+///
+/// # Errors
+/// When the database fails.
+pub async fn hello(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    instance: &str,
+    version: &str,
+    now: Timestamp,
+) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(
+        "UPDATE agents SET epoch = CASE WHEN instance IS NOT DISTINCT FROM $2 THEN epoch ELSE epoch + 1 END,
+                instance = $2, version = $3, last_seen = $4
+         WHERE id = $1 RETURNING epoch",
+        agent as AgentId,
+        instance,
+        version,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// The epoch of an agent's current process.
+///
+/// # Errors
+/// When the database fails.
+pub async fn epoch(conn: &mut PgConnection, agent: AgentId) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1", agent as AgentId).fetch_one(conn).await?)
+}
+
+/// Notes that an agent was heard.
+///
+/// # Errors
+/// When the database fails.
+pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!("UPDATE agents SET last_seen = $2 WHERE id = $1", agent as AgentId, now.to_sqlx() as _)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// A subnet of a site, as declared.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_subnets(
+    conn: &mut PgConnection,
+    site: ObjectId,
+) -> Result<Vec<(ObjectId, String, serde_json::Value)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT o.id AS "id: ObjectId", o.name, o.spec AS "spec: Json<serde_json::Value>" FROM objects o
+           JOIN object_refs r ON r.from_id = o.id AND r.to_id = $1 WHERE o.kind = 'subnet' ORDER BY o.name"#,
+        site as ObjectId,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.name, row.spec.0)).collect())
+}
+
+/// A node's boot MAC and address on a subnet.
+#[derive(Clone, Debug)]
+pub struct ReservationRow {
+    pub subnet: ObjectId,
+    pub node: NodeId,
+    pub name: String,
+    pub mac: Mac,
+    pub address: Ipv4Addr,
+}
+
+/// Every reservation of a site.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_reservations(conn: &mut PgConnection, site: ObjectId) -> Result<Vec<ReservationRow>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT m.subnet_id AS "subnet!: ObjectId", n.id AS "node: NodeId", n.name, m.mac AS "mac: MacAddress", m.address AS "address!: IpNet"
+           FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE n.site_id = $1 AND m.address IS NOT NULL ORDER BY m.mac"#,
+        site as ObjectId,
+    )
+    .fetch_all(conn)
+    .await?;
+    let reservation = |address: IpNet, subnet, node, name, mac: MacAddress| match address {
+        IpNet::V4(v4) => Some(ReservationRow { subnet, node, name, mac: Mac(mac.bytes()), address: v4.addr() }),
+        IpNet::V6(_) => None,
+    };
+    Ok(rows
+        .into_iter()
+        .filter_map(|row| reservation(row.address, row.subnet, row.node, row.name, row.mac))
+        .collect())
+}
+
+/// The node that owns a MAC.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_node_by_mac(conn: &mut PgConnection, mac: Mac) -> Result<Option<(NodeId, ObjectId)>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT n.id AS "id: NodeId", n.site_id AS "site: ObjectId" FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.mac = $1"#,
+        MacAddress::new(mac.0),
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.id, row.site)))
+}
+
+/// An unknown machine was seen: it becomes a discovered node, named by its MAC.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_discovered(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    mac: Mac,
+    now: Timestamp,
+) -> Result<NodeId, Error> {
+    let id = NodeId::new();
+    let name = format!("unknown-{}", hex::encode(mac.0));
+    sqlx::query!(
+        "INSERT INTO nodes (id, name, created_at, updated_at, spec, site_id, power, power_person, state, entered_at, due_at)
+         SELECT $1, $2, $3, $3,
+                jsonb_build_object('site', o.name, 'power', '{\"manual\": {\"person\": \"nobody yet\"}}'::jsonb,
+                                   'macs', jsonb_build_array(jsonb_build_object('mac', $5::text)), 'accept', false),
+                o.id, 'manual', 'nobody yet', 'discovered', $3, $3
+         FROM objects o WHERE o.id = $4",
+        id as NodeId,
+        name,
+        now.to_sqlx() as _,
+        site as ObjectId,
+        mac.to_string(),
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("INSERT INTO node_macs (mac, node_id) VALUES ($1, $2)", MacAddress::new(mac.0), id as NodeId)
+        .execute(conn)
+        .await?;
+    Ok(id)
+}

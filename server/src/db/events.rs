@@ -1,0 +1,148 @@
+//! The append-only history. Always written in the transaction of the change it tells.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// Who or what did what to which object, and why.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    pub at: Timestamp,
+    /// `user:alice`, `token:ci`, `agent:rack-lab`, `muster`.
+    pub actor: String,
+    /// `node.advanced`, `claim.created`, `job.failed`…
+    pub kind: &'static str,
+    pub node: Option<NodeId>,
+    pub object: Option<ObjectId>,
+    pub operation: Option<OperationId>,
+    pub request_id: Option<String>,
+    /// One sentence for the timeline.
+    pub summary: String,
+    pub detail: Value,
+}
+
+impl NewEvent {
+    /// An event about a node.
+    pub fn node(at: Timestamp, actor: impl Into<String>, kind: &'static str, node: NodeId, summary: String) -> Self {
+        Self {
+            at,
+            actor: actor.into(),
+            kind,
+            node: Some(node),
+            object: None,
+            operation: None,
+            request_id: None,
+            summary,
+            detail: Value::Object(serde_json::Map::new()),
+        }
+    }
+
+    /// Under an operation.
+    pub fn under(self, operation: Option<OperationId>) -> Self {
+        Self { operation, ..self }
+    }
+
+    /// With a document beside the sentence.
+    pub fn with(self, detail: Value) -> Self {
+        Self { detail, ..self }
+    }
+}
+
+/// Appends an event.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(conn: &mut PgConnection, event: NewEvent) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO events (id, at, actor, kind, node_id, object_id, operation_id, request_id, summary, detail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        EventId::new() as EventId,
+        event.at.to_sqlx() as _,
+        event.actor,
+        event.kind,
+        event.node as Option<NodeId>,
+        event.object as Option<ObjectId>,
+        event.operation as Option<OperationId>,
+        event.request_id,
+        event.summary,
+        event.detail,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// An event as readers get it.
+#[derive(Clone, Debug)]
+pub struct EventRow {
+    pub seq: i64,
+    pub id: EventId,
+    pub at: Timestamp,
+    pub actor: String,
+    pub kind: String,
+    pub node: Option<NodeId>,
+    pub object: Option<ObjectId>,
+    pub operation: Option<OperationId>,
+    pub request_id: Option<String>,
+    pub summary: String,
+    pub detail: Value,
+}
+
+/// Which events to read: all of them, or those of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EventFilter {
+    pub node: Option<NodeId>,
+    pub object: Option<ObjectId>,
+}
+
+/// Events after a sequence number, oldest first. Stops before transactions still in flight, so a reader that goes on from the last number
+/// it got never skips one that commits late.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(
+    conn: &mut PgConnection,
+    filter: EventFilter,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<EventRow>, Error> {
+    Ok(sqlx::query_as!(
+        EventRow,
+        r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
+                  operation_id AS "operation: OperationId", request_id, summary, detail
+           FROM events
+           WHERE seq > $1 AND xid < pg_snapshot_xmin(pg_current_snapshot())
+             AND ($2::uuid IS NULL OR node_id = $2) AND ($3::uuid IS NULL OR object_id = $3)
+           ORDER BY seq LIMIT $4"#,
+        after,
+        filter.node as Option<NodeId>,
+        filter.object as Option<ObjectId>,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The newest events, newest first: what a page opens with.
+///
+/// # Errors
+/// When the database fails.
+pub async fn latest(conn: &mut PgConnection, filter: EventFilter, limit: i64) -> Result<Vec<EventRow>, Error> {
+    Ok(sqlx::query_as!(
+        EventRow,
+        r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
+                  operation_id AS "operation: OperationId", request_id, summary, detail
+           FROM events
+           WHERE ($1::uuid IS NULL OR node_id = $1) AND ($2::uuid IS NULL OR object_id = $2)
+           ORDER BY seq DESC LIMIT $3"#,
+        filter.node as Option<NodeId>,
+        filter.object as Option<ObjectId>,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}

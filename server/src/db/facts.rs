@@ -1,0 +1,56 @@
+//! What inspection observed, with time and source.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::facts::Facts;
+use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::error::Error;
+
+/// Facts of a node and when they were seen.
+#[derive(Clone, Debug)]
+pub struct SeenFacts {
+    pub observed_at: Timestamp,
+    pub source: String,
+    pub facts: Facts,
+}
+
+/// Stores an inventory.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(
+    conn: &mut PgConnection,
+    node: NodeId,
+    source: &str,
+    facts: &Facts,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO facts (node_id, source, observed_at, facts) VALUES ($1, $2, $3, $4)",
+        node as NodeId,
+        source,
+        now.to_sqlx() as _,
+        Json(facts) as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The newest facts of a node.
+///
+/// # Errors
+/// When the database fails or they cannot be read any more.
+pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<SeenFacts>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT observed_at, source, facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1
+           ORDER BY observed_at DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| SeenFacts { observed_at: row.observed_at.to_jiff(), source: row.source, facts: row.facts.0 }))
+}

@@ -1,0 +1,98 @@
+//! Runs of suites and the results of their gates.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::gates::GateResult;
+use muster_core::ids::{GateRunId, JobId, NodeId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::error::Error;
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct GateRun {
+    pub id: GateRunId,
+    pub suite: String,
+    /// `pass`, `fail` or `unknown`.
+    pub verdict: String,
+    pub fingerprint: String,
+    pub finished_at: Timestamp,
+    pub step: String,
+}
+
+/// Stores a run and its results. A retried job replaces nothing: its former run was stored under the same job and is removed first, kept
+/// only in the events.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(
+    conn: &mut PgConnection,
+    node: NodeId,
+    job: JobId,
+    run: (&str, &str, &str),
+    results: &[GateResult],
+    now: Timestamp,
+) -> Result<GateRunId, Error> {
+    let (suite, verdict, fingerprint) = run;
+    let id = GateRunId::new();
+    sqlx::query!("DELETE FROM gate_runs WHERE job_id = $1", job as JobId).execute(&mut *conn).await?;
+    sqlx::query!(
+        "INSERT INTO gate_runs (id, node_id, job_id, suite, verdict, fingerprint, finished_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        id as GateRunId,
+        node as NodeId,
+        job as JobId,
+        suite,
+        verdict,
+        fingerprint,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    let gates: Vec<String> = results.iter().map(|result| result.gate.clone()).collect();
+    let verdicts: Vec<String> = results.iter().map(|result| result.verdict.as_str().to_owned()).collect();
+    let documents: Vec<serde_json::Value> =
+        results.iter().map(serde_json::to_value).collect::<Result<_, _>>().map_err(Error::internal)?;
+    sqlx::query!(
+        "INSERT INTO gate_results (run_id, position, gate, verdict, result)
+         SELECT $1, row.position::integer, row.gate, row.verdict, row.result
+         FROM unnest($2::text[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS row (gate, verdict, result, position)",
+        id as GateRunId,
+        &gates,
+        &verdicts,
+        &documents,
+    )
+    .execute(conn)
+    .await?;
+    Ok(id)
+}
+
+/// Runs of a node, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<GateRun>, Error> {
+    Ok(sqlx::query_as!(
+        GateRun,
+        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step
+           FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2"#,
+        node as NodeId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Results of a run, in the order they ran.
+///
+/// # Errors
+/// When the database fails.
+pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<GateResult>, Error> {
+    let rows = sqlx::query_scalar!(
+        r#"SELECT result AS "result: Json<GateResult>" FROM gate_results WHERE run_id = $1 ORDER BY position"#,
+        run as GateRunId,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|json| json.0).collect())
+}

@@ -1,0 +1,357 @@
+//! Jobs: units of work leased to agents, fenced by attempt numbers.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{AgentId, JobId, NodeId, ObjectId, OperationId, PermitId};
+use muster_core::lifecycle::snapshot::{StepStatus, StepView};
+use muster_core::lifecycle::steps::Step;
+use muster_core::wire::agent::{JobResult, LogLine};
+use muster_core::wire::node::{Failure, Progress};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::error::Error;
+
+/// A job to be queued.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    pub id: JobId,
+    pub node: NodeId,
+    pub site: ObjectId,
+    pub operation: OperationId,
+    pub visit: i64,
+    pub step: Step,
+    pub epoch: i64,
+    pub nonce: String,
+    pub permit: Option<PermitId>,
+}
+
+/// Queues a job for the site's agent.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $6, $7, 'queued', $8, $9, $10, $11, $8)",
+        job.id as JobId,
+        job.node as NodeId,
+        job.site as ObjectId,
+        job.operation as OperationId,
+        job.visit,
+        job.step.as_str(),
+        job.epoch,
+        now.to_sqlx() as _,
+        i64::try_from(job.step.timeout_s()).unwrap_or(i64::MAX),
+        job.nonce,
+        job.permit as Option<PermitId>,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Queues a job again as another round; what its earlier rounds did no longer binds it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn retry(
+    conn: &mut PgConnection,
+    job: JobId,
+    nonce: &str,
+    permit: Option<PermitId>,
+    not_before: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET state = 'queued', round = round + 1, cancel = false, not_before = $2, nonce = $3, permit_id = $4,
+                leased_by = NULL, lease_until = NULL, progress = NULL, waiting_for = NULL, result = NULL, failure = NULL,
+                started_at = NULL, finished_at = NULL
+         WHERE id = $1",
+        job as JobId,
+        not_before.to_sqlx() as _,
+        nonce,
+        permit as Option<PermitId>,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Asks the worker of a job to stop; a job nobody took is cancelled at once.
+///
+/// # Errors
+/// When the database fails.
+pub async fn cancel(conn: &mut PgConnection, job: JobId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
+                finished_at = CASE WHEN state = 'queued' THEN $2 ELSE finished_at END
+         WHERE id = $1 AND state IN ('queued', 'leased')",
+        job as JobId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A step of a node's stay, with what it found.
+#[derive(Clone, Debug)]
+pub struct StayStep {
+    pub id: JobId,
+    pub view: StepView,
+    pub result: Option<JobResult>,
+}
+
+/// The steps of one stay of a node.
+///
+/// # Errors
+/// When the database fails or a row is impossible.
+pub async fn list_stay(conn: &mut PgConnection, node: NodeId, visit: i64) -> Result<Vec<StayStep>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT id AS "id: JobId", step, round, state, waiting_for, finished_at,
+                  result AS "result: Json<JobResult>", failure AS "failure: Json<Failure>"
+           FROM jobs WHERE node_id = $1 AND visit = $2 ORDER BY id"#,
+        node as NodeId,
+        visit,
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut steps = Vec::with_capacity(rows.len());
+    for row in rows {
+        let impossible = |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
+        let status = match row.state.as_str() {
+            "queued" => StepStatus::Queued,
+            "leased" => StepStatus::Running { waiting_for: row.waiting_for },
+            "succeeded" => StepStatus::Succeeded,
+            "cancelled" => StepStatus::Cancelled,
+            "failed" => StepStatus::Failed {
+                at: row.finished_at.ok_or_else(|| impossible("failed without an end"))?.to_jiff(),
+                failure: row.failure.ok_or_else(|| impossible("failed without a failure"))?.0,
+            },
+            other => return Err(impossible(other)),
+        };
+        let step = row.step.parse().map_err(|_| impossible("unknown step"))?;
+        let view = StepView { step, round: row.round, status };
+        steps.push(StayStep { id: row.id, view, result: row.result.map(|json| json.0) });
+    }
+    Ok(steps)
+}
+
+/// A job as its lease finds it.
+#[derive(Clone, Debug)]
+pub struct LeasedRow {
+    pub id: JobId,
+    pub node: NodeId,
+    pub operation: Option<OperationId>,
+    pub step: String,
+    pub attempt: i32,
+    pub round: i32,
+    pub epoch: i64,
+    pub timeout_s: i64,
+    pub nonce: Option<String>,
+    pub permit: Option<PermitId>,
+}
+
+/// Leases queued jobs of a site to its agent, raising their attempt numbers.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lease(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    agent: AgentId,
+    capacity: i64,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<Vec<LeasedRow>, Error> {
+    Ok(sqlx::query_as!(
+        LeasedRow,
+        r#"WITH ready AS (
+               SELECT id FROM jobs WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
+               ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
+           UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
+                  started_at = COALESCE(started_at, $4)
+           FROM ready WHERE jobs.id = ready.id
+           RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, attempt, round,
+                     epoch, timeout_s, nonce, permit_id AS "permit: PermitId""#,
+        site as ObjectId,
+        agent as AgentId,
+        capacity,
+        now.to_sqlx() as _,
+        until.to_sqlx() as _,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A leased job, locked; `None` when the attempt is stale or the lease is somebody else's.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lock_current(
+    conn: &mut PgConnection,
+    job: JobId,
+    agent: AgentId,
+    attempt: i32,
+) -> Result<Option<CurrentJob>, Error> {
+    Ok(sqlx::query_as!(
+        CurrentJob,
+        r#"SELECT id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, round, epoch, visit, cancel,
+                  permit_id AS "permit: PermitId"
+           FROM jobs WHERE id = $1 AND leased_by = $2 AND attempt = $3 AND state = 'leased' FOR UPDATE"#,
+        job as JobId,
+        agent as AgentId,
+        attempt,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// A job under its current lease.
+#[derive(Clone, Debug)]
+pub struct CurrentJob {
+    pub id: JobId,
+    pub node: NodeId,
+    pub operation: Option<OperationId>,
+    pub step: String,
+    pub round: i32,
+    pub epoch: i64,
+    pub visit: i64,
+    pub cancel: bool,
+    pub permit: Option<PermitId>,
+}
+
+/// Keeps a lease, with what the worker says.
+///
+/// # Errors
+/// When the database fails.
+pub async fn renew(
+    conn: &mut PgConnection,
+    job: JobId,
+    until: Timestamp,
+    progress: Option<&Progress>,
+    waiting_for: Option<&str>,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET lease_until = $2, progress = COALESCE($3, progress), waiting_for = COALESCE($4, waiting_for) WHERE id = $1",
+        job as JobId,
+        until.to_sqlx() as _,
+        progress.map(Json) as _,
+        waiting_for,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Shows what a running step waits for on its node, at once and without a turn of the engine.
+///
+/// # Errors
+/// When the database fails.
+pub async fn show_waiting(conn: &mut PgConnection, node: NodeId, visit: i64, text: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $3 THEN waiting_since ELSE $4 END, waiting_for = $3
+         WHERE id = $1 AND visit = $2",
+        node as NodeId,
+        visit,
+        text,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Keeps at most this many lines of a job's log; a worker that says more is cut short.
+const MAX_LOG_LINES: i64 = 20_000;
+
+/// Appends log lines of an attempt.
+///
+/// # Errors
+/// When the database fails.
+pub async fn append_log(conn: &mut PgConnection, job: JobId, attempt: i32, lines: &[LogLine]) -> Result<(), Error> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let at: Vec<jiff_sqlx::Timestamp> = lines.iter().map(|line| line.at.to_sqlx()).collect();
+    let text: Vec<String> = lines.iter().map(|line| clean(&line.text)).collect();
+    sqlx::query!(
+        "INSERT INTO job_logs (job_id, attempt, at, text)
+         SELECT $1, $2, line.at, line.text FROM unnest($3::timestamptz[], $4::text[]) AS line (at, text)
+         WHERE (SELECT count(*) FROM job_logs WHERE job_id = $1) < $5",
+        job as JobId,
+        attempt,
+        &at as _,
+        &text,
+        MAX_LOG_LINES,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A line as it may be stored: bounded, and without the one character Postgres cannot hold.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| *c != '\0').take(4096).collect()
+}
+
+/// How a job ended, as stored.
+#[derive(Clone, Debug)]
+pub enum Ending<'a> {
+    Succeeded(&'a JobResult),
+    Failed(&'a Failure),
+    Cancelled,
+}
+
+/// Ends a job.
+///
+/// # Errors
+/// When the database fails.
+pub async fn finish(conn: &mut PgConnection, job: JobId, ending: &Ending<'_>, now: Timestamp) -> Result<(), Error> {
+    let (state, result, failure) = match ending {
+        Ending::Succeeded(result) => ("succeeded", Some(Json(*result)), None),
+        Ending::Failed(failure) => ("failed", None, Some(Json(*failure))),
+        Ending::Cancelled => ("cancelled", None, None),
+    };
+    sqlx::query!(
+        "UPDATE jobs SET state = $2, result = $3, failure = $4, finished_at = $5, leased_by = NULL, lease_until = NULL, waiting_for = NULL
+         WHERE id = $1",
+        job as JobId,
+        state,
+        result as _,
+        failure as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number.
+///
+/// # Errors
+/// When the database fails.
+pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<(JobId, NodeId)>, Error> {
+    let rows = sqlx::query!(
+        r#"UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
+           WHERE state = 'leased' AND lease_until < $1 RETURNING id AS "id: JobId", node_id AS "node: NodeId""#,
+        now.to_sqlx() as _,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.node)).collect())
+}
+
+/// Puts back the jobs of an agent process that another one replaces.
+///
+/// # Errors
+/// When the database fails.
+pub async fn requeue_of(conn: &mut PgConnection, agent: AgentId) -> Result<u64, Error> {
+    let done = sqlx::query!(
+        "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL WHERE state = 'leased' AND leased_by = $1",
+        agent as AgentId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}

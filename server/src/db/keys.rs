@@ -1,0 +1,70 @@
+//! The server's own sealed keys, and the sealed secrets of credentials.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::ObjectId;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+use crate::keys::Sealed;
+
+/// Writes a key unless another replica was first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_if_absent(conn: &mut PgConnection, name: &str, key: &Sealed, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO server_keys (name, key_id, wrapped_key, ciphertext, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (name) DO NOTHING",
+        name,
+        key.key_id,
+        key.wrapped_key,
+        key.ciphertext,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A key that exists.
+///
+/// # Errors
+/// When the database fails or the key is not there.
+pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
+    Ok(sqlx::query_as!(Sealed, "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1", name)
+        .fetch_one(conn)
+        .await?)
+}
+
+/// Writes or replaces the secret of a credential.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_secret(conn: &mut PgConnection, object: ObjectId, secret: &Sealed) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO secrets (object_id, key_id, wrapped_key, ciphertext) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (object_id) DO UPDATE SET key_id = $2, wrapped_key = $3, ciphertext = $4",
+        object as ObjectId,
+        secret.key_id,
+        secret.wrapped_key,
+        secret.ciphertext,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The sealed secret of a credential, if it has one.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_secret(conn: &mut PgConnection, object: ObjectId) -> Result<Option<Sealed>, Error> {
+    Ok(sqlx::query_as!(
+        Sealed,
+        "SELECT key_id, wrapped_key, ciphertext FROM secrets WHERE object_id = $1",
+        object as ObjectId
+    )
+    .fetch_optional(conn)
+    .await?)
+}

@@ -1,0 +1,400 @@
+//! What the engine reads and writes of a node's way: due nodes, the snapshot, and the one guarded advance.
+
+use jiff::{SignedDuration, Timestamp};
+use jiff_sqlx::ToSqlx as _;
+use muster_core::claims::ClaimState;
+use muster_core::gates::Suite;
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::decision::{Effect, Move, Wait};
+use muster_core::lifecycle::snapshot::PowerShare;
+use muster_core::lifecycle::state::{Purpose, State, Wish};
+use muster_core::profiles::HardwareProfile;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::error::Error;
+
+/// A node as the engine loads it, locked for the rest of the transaction.
+#[derive(Clone, Debug)]
+pub struct EngineNode {
+    pub id: NodeId,
+    pub name: String,
+    pub state: State,
+    pub version: i64,
+    pub visit: i64,
+    pub entered_at: Timestamp,
+    pub purpose: Option<Purpose>,
+    pub failed_phase: Option<State>,
+    pub reason: Option<String>,
+    pub wish: Option<Wish>,
+    pub wish_reason: Option<String>,
+    pub operation: Option<OperationId>,
+    pub epoch: i64,
+    pub protected: bool,
+    pub in_cluster: bool,
+    pub live: bool,
+    pub installed: bool,
+    pub power_person: Option<String>,
+    pub power_reserved_w: i32,
+    pub site: ObjectId,
+    pub rack: Option<ObjectId>,
+    pub profile: Option<HardwareProfile>,
+    pub claim: Option<(ClaimId, ClaimState)>,
+    pub suite: Option<Suite>,
+}
+
+struct Row {
+    id: NodeId,
+    name: String,
+    state: String,
+    version: i64,
+    visit: i64,
+    entered_at: jiff_sqlx::Timestamp,
+    purpose: Option<String>,
+    failed_phase: Option<String>,
+    reason: Option<String>,
+    wish: Option<String>,
+    wish_reason: Option<String>,
+    operation: Option<OperationId>,
+    epoch: i64,
+    protected: bool,
+    in_cluster: bool,
+    live: bool,
+    installed: bool,
+    power_person: Option<String>,
+    power_reserved_w: i32,
+    site: ObjectId,
+    rack: Option<ObjectId>,
+    profile: Option<Json<HardwareProfile>>,
+    claim: Option<ClaimId>,
+    claim_state: Option<String>,
+    suite: Option<Json<Suite>>,
+}
+
+/// Takes one due node, skipping those another replica works on. The row stays locked until the transaction ends.
+///
+/// # Errors
+/// When the database fails or the row is impossible.
+pub async fn take_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<EngineNode>, Error> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
+                  n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", n.epoch, n.protected, n.in_cluster,
+                  n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!", n.power_person,
+                  n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
+                  profile.spec AS "profile?: Json<HardwareProfile>",
+                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", suite.spec AS "suite?: Json<Suite>"
+           FROM nodes n
+           LEFT JOIN objects profile ON profile.id = n.profile_id
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects pool ON pool.id = c.pool_id
+           LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
+           WHERE n.due_at <= $1
+           ORDER BY n.due_at LIMIT 1
+           FOR UPDATE OF n SKIP LOCKED"#,
+        now.to_sqlx() as _,
+    )
+    .fetch_optional(conn)
+    .await?;
+    row.map(EngineNode::try_from).transpose()
+}
+
+impl TryFrom<Row> for EngineNode {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
+        let impossible = |what: String| Error::internal(anyhow::anyhow!("nodes row {}: {what}", row.id));
+        let word = |error: muster_core::lifecycle::state::UnknownWord| impossible(error.to_string());
+        let claim_state = match row.claim_state.as_deref() {
+            None => None,
+            Some("bound") => Some(ClaimState::Bound),
+            Some("releasing") => Some(ClaimState::Releasing),
+            Some(other) => return Err(impossible(format!("claim state {other:?}"))),
+        };
+        Ok(Self {
+            state: row.state.parse().map_err(word)?,
+            purpose: row.purpose.as_deref().map(str::parse).transpose().map_err(word)?,
+            failed_phase: row.failed_phase.as_deref().map(str::parse).transpose().map_err(word)?,
+            wish: row.wish.as_deref().map(str::parse).transpose().map_err(word)?,
+            claim: row.claim.zip(claim_state),
+            entered_at: row.entered_at.to_jiff(),
+            id: row.id,
+            name: row.name,
+            version: row.version,
+            visit: row.visit,
+            reason: row.reason,
+            wish_reason: row.wish_reason,
+            operation: row.operation,
+            epoch: row.epoch,
+            protected: row.protected,
+            in_cluster: row.in_cluster,
+            live: row.live,
+            installed: row.installed,
+            power_person: row.power_person,
+            power_reserved_w: row.power_reserved_w,
+            site: row.site,
+            rack: row.rack,
+            profile: row.profile.map(|json| json.0),
+            suite: row.suite.map(|json| json.0),
+        })
+    }
+}
+
+/// The rack's power as this node meets it. With `lock`, no other node of the rack can reserve until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn power_share(conn: &mut PgConnection, node: &EngineNode, lock: RackLock) -> Result<PowerShare, Error> {
+    let reserved = node.power_reserved_w > 0;
+    let Some(rack) = node.rack else { return Ok(PowerShare { reserved, ..PowerShare::default() }) };
+    if lock == RackLock::Hold {
+        sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
+            .fetch_one(&mut *conn)
+            .await?;
+    }
+    let row = sqlx::query!(
+        r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w,
+                  (SELECT COALESCE(SUM(n.power_reserved_w), 0) FROM nodes n WHERE n.rack_id = o.id AND n.id <> $2) AS "committed_w!"
+           FROM objects o WHERE o.id = $1"#,
+        rack as ObjectId,
+        node.id as NodeId,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(PowerShare {
+        rack: Some(row.name),
+        budget_w: row.budget_w.and_then(|watts| u32::try_from(watts).ok()),
+        committed_w: u32::try_from(row.committed_w).unwrap_or(u32::MAX),
+        reserved,
+    })
+}
+
+/// Whether the rack is held while its power is shared out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RackLock {
+    Hold,
+    Look,
+}
+
+/// Reserves the node's share of the rack's power.
+///
+/// # Errors
+/// When the database fails.
+pub async fn reserve_power(conn: &mut PgConnection, node: NodeId, watts: i32) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET power_reserved_w = $2 WHERE id = $1", node as NodeId, watts).execute(conn).await?;
+    Ok(())
+}
+
+/// Makes the nodes of a rack due that hold no power: some may be waiting for what was just freed.
+///
+/// # Errors
+/// When the database fails.
+pub async fn wake_rack(conn: &mut PgConnection, rack: ObjectId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET due_at = $2 WHERE rack_id = $1 AND power_reserved_w = 0 AND due_at > $2",
+        rack as ObjectId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes why a node waits, and when to look again. `since` moves only when the awaited thing does.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_waiting(
+    conn: &mut PgConnection,
+    node: NodeId,
+    wait: &Wait,
+    due: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET waiting_for = $2, waiting_owner = $3, next_action = $4, due_at = $5,
+                waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $2 THEN COALESCE(waiting_since, $6) ELSE $6 END
+         WHERE id = $1",
+        node as NodeId,
+        wait.condition,
+        wait.owner,
+        wait.next_action,
+        due.map(|due| due.to_sqlx()) as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Makes a node due: something it may wait for has changed.
+///
+/// # Errors
+/// When the database fails.
+pub async fn make_due(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET due_at = LEAST(COALESCE(due_at, $2), $2) WHERE id = $1",
+        node as NodeId,
+        at.to_sqlx() as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The only place that writes a node's state. Guarded by id, old state and version: zero rows is a conflict, never an overwrite.
+///
+/// # Errors
+/// [`Error::Conflict`] when the node was moved by somebody else; otherwise when the database fails.
+pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+    let has = |effect| to.effects.contains(&effect);
+    let deadline_s = node
+        .profile
+        .as_ref()
+        .and_then(|profile| profile.deadlines_s.get(to.to.as_str()).copied())
+        .or(to.to.default_deadline_s())
+        .filter(|_| !to.to.is_steady());
+    let deadline = deadline_s.map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    let moved = sqlx::query!(
+        "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
+                purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
+                waiting_for = NULL, waiting_since = NULL, waiting_owner = NULL, next_action = NULL,
+                wish = CASE WHEN $10 THEN NULL ELSE wish END, wish_reason = CASE WHEN $10 THEN NULL ELSE wish_reason END,
+                live_host_key = CASE WHEN $11 THEN NULL ELSE live_host_key END,
+                live_boot_id = CASE WHEN $11 THEN NULL ELSE live_boot_id END,
+                os_host_key = CASE WHEN $12 THEN NULL ELSE os_host_key END,
+                os_boot_id = CASE WHEN $12 THEN NULL ELSE os_boot_id END,
+                root_disk_serial = CASE WHEN $12 THEN NULL ELSE root_disk_serial END,
+                in_cluster = CASE WHEN $13 THEN true WHEN $14 THEN false ELSE in_cluster END,
+                power_reserved_w = CASE WHEN $15 THEN 0 ELSE power_reserved_w END
+         WHERE id = $1 AND state = $2 AND version = $3",
+        node.id as NodeId,
+        node.state.as_str(),
+        node.version,
+        to.to.as_str(),
+        now.to_sqlx() as _,
+        deadline.map(|at| at.to_sqlx()) as _,
+        to.purpose.map(Purpose::as_str),
+        to.failed_phase.map(State::as_str),
+        to.reason,
+        has(Effect::WishTaken),
+        has(Effect::ForgetLive),
+        has(Effect::ForgetInstalled),
+        has(Effect::JoinCluster),
+        has(Effect::LeaveCluster),
+        has(Effect::FreePower),
+    )
+    .execute(conn)
+    .await?;
+    match moved.rows_affected() {
+        1 => Ok(()),
+        _ => Err(Error::conflict("node_moved", format!("{} was moved by somebody else", node.name))),
+    }
+}
+
+/// Marks that the scheduler's configuration may list the node from now on: set before the first attempt to put it there, so that a release
+/// always takes it out again.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_in_cluster(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET in_cluster = true WHERE id = $1", node as NodeId).execute(conn).await?;
+    Ok(())
+}
+
+/// Ends the claim that was being given up.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end_claim(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",
+        claim as ClaimId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// How an operation stands.
+///
+/// # Errors
+/// When the database fails.
+pub async fn operation_open(conn: &mut PgConnection, operation: OperationId) -> Result<bool, Error> {
+    let state = sqlx::query_scalar!("SELECT state FROM operations WHERE id = $1", operation as OperationId)
+        .fetch_one(conn)
+        .await?;
+    Ok(matches!(state.as_str(), "queued" | "running"))
+}
+
+/// Opens an operation for work that nobody asked for by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn open_operation(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    kind: &str,
+    now: Timestamp,
+) -> Result<OperationId, Error> {
+    let id = OperationId::new();
+    sqlx::query!(
+        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, created_at, started_at)
+         VALUES ($1, $2, $3, $4, 'running', 'muster', $5, $5)",
+        id as OperationId,
+        kind,
+        node.id as NodeId,
+        node.claim.map(|(claim, _)| claim) as Option<ClaimId>,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("UPDATE nodes SET operation_id = $2 WHERE id = $1", node.id as NodeId, id as OperationId)
+        .execute(conn)
+        .await?;
+    Ok(id)
+}
+
+/// Notes that an operation is under way.
+///
+/// # Errors
+/// When the database fails.
+pub async fn run_operation(conn: &mut PgConnection, id: OperationId, message: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET state = 'running', started_at = COALESCE(started_at, $2), message = $3
+         WHERE id = $1 AND state IN ('queued', 'running')",
+        id as OperationId,
+        now.to_sqlx() as _,
+        message,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends an operation that is still open.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end_operation(
+    conn: &mut PgConnection,
+    id: OperationId,
+    state: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let error = (state == "failed").then(|| serde_json::json!({ "message": message }));
+    sqlx::query!(
+        "UPDATE operations SET state = $2, message = $3, error = $4, finished_at = $5, started_at = COALESCE(started_at, $5)
+         WHERE id = $1 AND state IN ('queued', 'running')",
+        id as OperationId,
+        state,
+        message,
+        error,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! All SQL. Free functions over one connection; whoever owns the unit of work begins and commits it.
+
+pub mod acts; // Starts of once-only acts
+pub mod agents; // Agents, and what their boot services need
+pub mod claims; // One node bound to one pool
+pub mod events; // The append-only history
+pub mod facts; // What inspection observed
+pub mod gates; // Runs of suites
+pub mod jobs; // Units of work leased to agents
+pub mod keys; // Sealed keys and secrets
+pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
+pub mod nodes; // Nodes as clients declare and read them
+pub mod objects; // Declared objects and the references between them
+pub mod operations; // What was asked for, and how it stands
+pub mod permits; // The right to act
+pub mod specs; // What a job's order is built from

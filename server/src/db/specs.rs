@@ -1,0 +1,284 @@
+//! What a job's order is built from: the node with everything declared around it, and the few columns that outcomes set.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use muster_core::clusters::ClusterSpec;
+use muster_core::gates::Suite;
+use muster_core::ids::{ClaimId, NodeId, ObjectId};
+use muster_core::images::ImageManifest;
+use muster_core::profiles::HardwareProfile;
+use muster_core::stacks::StackSpec;
+use muster_core::values::Mac;
+use serde_json::Value;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use sqlx::types::ipnet::IpNet;
+use sqlx::types::mac_address::MacAddress;
+
+use crate::error::Error;
+
+/// A node and what is declared around it.
+#[derive(Clone, Debug)]
+pub struct OrderNode {
+    pub id: NodeId,
+    pub name: String,
+    pub labels: Value,
+    pub epoch: i64,
+    pub serial: Option<String>,
+    pub smbios_uuid: Option<String>,
+    pub power_person: Option<String>,
+    pub bmc_address: Option<IpAddr>,
+    pub bmc_port: i32,
+    pub bmc_credential: Option<ObjectId>,
+    pub bmc_certificate: Option<String>,
+    pub live_host_key: Option<String>,
+    pub os_host_key: Option<String>,
+    pub root_disk_serial: Option<String>,
+    pub rack: Option<String>,
+    pub site_spec: Value,
+    pub profile: Option<HardwareProfile>,
+    pub claim: Option<ClaimId>,
+    pub image: Option<ImageManifest>,
+    pub stack: Option<StackSpec>,
+    pub suite: Option<Suite>,
+    pub cluster_name: Option<String>,
+    pub cluster: Option<ClusterSpec>,
+}
+
+/// Loads a node with everything an order may need.
+///
+/// # Errors
+/// When the database fails or a document cannot be read any more.
+pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
+    let row = sqlx::query!(
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, n.serial, n.smbios_uuid::text AS smbios_uuid, n.power_person,
+                  n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
+                  n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
+                  profile.spec AS "profile?: Json<HardwareProfile>", c.id AS "claim?: ClaimId",
+                  image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
+                  cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>"
+           FROM nodes n
+           JOIN objects site ON site.id = n.site_id
+           LEFT JOIN objects rack ON rack.id = n.rack_id
+           LEFT JOIN objects profile ON profile.id = n.profile_id
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects pool ON pool.id = c.pool_id
+           LEFT JOIN objects image ON image.kind = 'image' AND image.name = pool.spec ->> 'image'
+           LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
+           LEFT JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
+           WHERE n.id = $1"#,
+        node as NodeId,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(OrderNode {
+        id: row.id,
+        name: row.name,
+        labels: row.labels.0,
+        epoch: row.epoch,
+        serial: row.serial,
+        smbios_uuid: row.smbios_uuid,
+        power_person: row.power_person,
+        bmc_address: row.bmc_address.map(|net| net.addr()),
+        bmc_port: row.bmc_port,
+        bmc_credential: row.bmc_credential,
+        bmc_certificate: row.bmc_certificate,
+        live_host_key: row.live_host_key,
+        os_host_key: row.os_host_key,
+        root_disk_serial: row.root_disk_serial,
+        rack: row.rack,
+        site_spec: row.site.0,
+        profile: row.profile.map(|json| json.0),
+        claim: row.claim,
+        image: row.image.map(|json| json.0),
+        stack: row.stack.map(|json| json.0),
+        suite: row.suite.map(|json| json.0),
+        cluster_name: row.cluster_name,
+        cluster: row.cluster.map(|json| json.0),
+    })
+}
+
+/// How a node is reached: its boot MACs, and the address and subnet of the first that has one.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    pub macs: Vec<Mac>,
+    pub boot_mac: Mac,
+    pub address: Ipv4Addr,
+    pub subnet_name: String,
+    pub subnet: Value,
+}
+
+/// Loads a node's wiring; `None` when no MAC of it has an address.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option<Wiring>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT m.mac AS "mac: MacAddress", m.address AS "address: IpNet", s.name AS "subnet_name?", s.spec AS "subnet?: Json<Value>"
+           FROM node_macs m LEFT JOIN objects s ON s.id = m.subnet_id WHERE m.node_id = $1 ORDER BY m.mac"#,
+        node as NodeId,
+    )
+    .fetch_all(conn)
+    .await?;
+    let macs = rows.iter().map(|row| Mac(row.mac.bytes())).collect();
+    let wired = rows.into_iter().find_map(|row| match (row.address, row.subnet, row.subnet_name) {
+        (Some(IpNet::V4(address)), Some(subnet), Some(name)) => {
+            Some((Mac(row.mac.bytes()), address.addr(), name, subnet.0))
+        }
+        _ => None,
+    });
+    Ok(wired.map(|(boot_mac, address, subnet_name, subnet)| Wiring { macs, boot_mac, address, subnet_name, subnet }))
+}
+
+/// The nonce of the boot that brought the live image up, which is its login's principal.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_live_nonce(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT nonce FROM jobs WHERE node_id = $1 AND step = 'boot_live' AND state = 'succeeded' ORDER BY finished_at DESC LIMIT 1",
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?
+    .flatten())
+}
+
+/// The account of a BMC credential.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_credential_user(conn: &mut PgConnection, credential: ObjectId) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!("SELECT spec ->> 'user' FROM objects WHERE id = $1", credential as ObjectId)
+        .fetch_one(conn)
+        .await?)
+}
+
+/// A stack credential by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_credential(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'credential' AND name = $1 AND spec ->> 'purpose' = 'stack'"#,
+        name,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// A node that a cluster's configuration lists.
+#[derive(Clone, Debug)]
+pub struct MemberRow {
+    pub id: NodeId,
+    pub name: String,
+    pub address: Ipv4Addr,
+    pub profile: HardwareProfile,
+    pub rack: Option<String>,
+    pub stack: Option<StackSpec>,
+}
+
+/// The members of a cluster. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64, Vec<MemberRow>), Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('cluster ' || $1, 0))", cluster)
+        .execute(&mut *conn)
+        .await?;
+    let revision = sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#)
+        .fetch_one(&mut *conn)
+        .await?;
+    let rows = sqlx::query!(
+        r#"SELECT n.id AS "id: NodeId", n.name, profile.spec AS "profile: Json<HardwareProfile>", rack.name AS "rack?",
+                  stack.spec AS "stack?: Json<StackSpec>",
+                  (SELECT m.address FROM node_macs m WHERE m.node_id = n.id AND m.address IS NOT NULL ORDER BY m.mac LIMIT 1) AS "address: IpNet"
+           FROM nodes n
+           JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           JOIN objects pool ON pool.id = c.pool_id AND pool.spec ->> 'cluster' = $1
+           JOIN objects profile ON profile.id = n.profile_id
+           LEFT JOIN objects rack ON rack.id = n.rack_id
+           LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           WHERE n.in_cluster ORDER BY n.name"#,
+        cluster,
+    )
+    .fetch_all(conn)
+    .await?;
+    let members = rows.into_iter().filter_map(|row| match row.address {
+        Some(IpNet::V4(address)) => Some(MemberRow {
+            id: row.id,
+            name: row.name,
+            address: address.addr(),
+            profile: row.profile.0,
+            rack: row.rack,
+            stack: row.stack.map(|json| json.0),
+        }),
+        _ => None,
+    });
+    Ok((revision, members.collect()))
+}
+
+/// The suite of the pool a node is claimed for.
+///
+/// # Errors
+/// When the database fails or there is none.
+pub async fn suite_of(conn: &mut PgConnection, node: NodeId) -> Result<Suite, Error> {
+    find_node(conn, node)
+        .await?
+        .suite
+        .ok_or_else(|| Error::internal(anyhow::anyhow!("gates ran on node {node}, whose pool names no suite")))
+}
+
+/// The live image answers; its host key is pinned for what follows.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_live(
+    conn: &mut PgConnection,
+    node: NodeId,
+    host_key: &str,
+    boot_id: &str,
+    bmc_certificate: Option<&str>,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET live_host_key = $2, live_boot_id = $3, bmc_certificate = COALESCE(bmc_certificate, $4) WHERE id = $1",
+        node as NodeId,
+        host_key,
+        boot_id,
+        bmc_certificate,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// An operating system lies on the node's disk.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_installed(
+    conn: &mut PgConnection,
+    node: NodeId,
+    host_key: &str,
+    disk_serial: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET os_host_key = $2, root_disk_serial = $3, os_boot_id = NULL WHERE id = $1",
+        node as NodeId,
+        host_key,
+        disk_serial,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The installed OS answers.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_os_boot(conn: &mut PgConnection, node: NodeId, boot_id: &str) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET os_boot_id = $2 WHERE id = $1", node as NodeId, boot_id).execute(conn).await?;
+    Ok(())
+}

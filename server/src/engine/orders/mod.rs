@@ -1,0 +1,272 @@
+//! Builds what an agent is told when it leases a job. Secrets are opened here, go to the agent, and are stored nowhere else.
+
+mod cluster; // Members as the scheduler must know them
+mod stack; // The stack, resolved for one node
+
+use anyhow::{Context, anyhow};
+use jiff::Timestamp;
+use muster_core::clusters::{ClusterSpec, SlurmCluster};
+use muster_core::facts::Facts;
+use muster_core::ids::PermitId;
+use muster_core::lifecycle::steps::Step;
+use muster_core::values::{Digest, Secret};
+use muster_core::wire::agent::{BmcTarget, BootLive, Job, JobSpec, Login, Power};
+use muster_core::wire::node::{GatePlan, StaticNetwork, WipePlan, WriteImage};
+use serde::Deserialize;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::jobs::LeasedRow;
+use crate::db::specs::{OrderNode, Wiring};
+use crate::engine::outcomes::wanted;
+use crate::keys::Keys;
+
+/// Port of the agent's boot listener.
+const BOOT_PORT: u16 = 8090;
+const SSH_PORT: u16 = 22;
+
+/// Everything an order is built from.
+struct Sources<'a> {
+    keys: &'a Keys,
+    row: &'a LeasedRow,
+    node: OrderNode,
+    wiring: Wiring,
+    agent_address: std::net::Ipv4Addr,
+}
+
+/// Builds the job an agent gets for a leased row.
+///
+/// # Errors
+/// When something the step needs is not declared or a secret cannot be opened: a sentence for the person who declared it.
+pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Timestamp) -> anyhow::Result<Job> {
+    let node = db::specs::find_node(conn, row.node).await?;
+    let wiring = db::specs::find_wiring(conn, row.node)
+        .await?
+        .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
+    let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
+    let sources = Sources { keys: &app.keys, row, node, wiring, agent_address: subnet.agent_address };
+    let step: Step = row.step.parse()?;
+    let spec = spec(conn, &sources, &subnet, step).await?;
+    Ok(Job {
+        id: row.id,
+        attempt: row.attempt,
+        node: row.node,
+        node_name: sources.node.name.clone(),
+        epoch: row.epoch,
+        timeout_s: u64::try_from(row.timeout_s).unwrap_or(0),
+        acts: db::acts::list(conn, row.id, row.round, now).await?,
+        spec,
+    })
+}
+
+async fn spec(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDocument, step: Step) -> anyhow::Result<JobSpec> {
+    Ok(match step {
+        Step::BootLive => JobSpec::BootLive(boot_live(conn, s).await?),
+        Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.context("no live image is pinned")? },
+        Step::PowerOff => {
+            JobSpec::PowerOff { power: power(conn, s).await?, login: live(conn, s).await?, permit: permit(s)? }
+        }
+        Step::WriteImage => JobSpec::WriteImage {
+            login: live(conn, s).await?.context("no live image is pinned")?,
+            plan: write_image(conn, s, subnet).await?,
+        },
+        Step::BootDisk => JobSpec::BootDisk {
+            power: power(conn, s).await?,
+            login: installed(s)?,
+            live: live(conn, s).await?,
+            permit: permit(s)?,
+        },
+        Step::Converge | Step::Recheck => {
+            JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
+        }
+        Step::Reboot | Step::RebootTest => {
+            JobSpec::Reboot { power: power(conn, s).await?, login: installed(s)?, permit: permit(s)? }
+        }
+        Step::Gates | Step::GatesAfterReboot => JobSpec::Gates { login: installed(s)?, plan: gates(conn, s).await? },
+        Step::Admit => {
+            let (revision, nodes) = cluster::members(conn, s, cluster::With::Node).await?;
+            let name = s.node.name.clone();
+            JobSpec::SlurmAdmit { cluster: slurm(s)?, nodes, revision, name, login: installed(s)? }
+        }
+        Step::Drain => JobSpec::SlurmDrain {
+            cluster: slurm(s)?,
+            name: s.node.name.clone(),
+            reason: "muster: leaving service".to_owned(),
+        },
+        Step::Remove => {
+            let (revision, nodes) = cluster::members(conn, s, cluster::With::Others).await?;
+            JobSpec::SlurmRemove { cluster: slurm(s)?, nodes, revision, name: s.node.name.clone() }
+        }
+        Step::Wipe => JobSpec::Wipe {
+            login: live(conn, s).await?.context("no live image is pinned")?,
+            plan: WipePlan {
+                permit: permit(s)?,
+                operation: s.row.operation.context("the job has no operation")?,
+                claim: s.node.claim,
+                disk_serials: disks(facts(conn, s).await?),
+            },
+        },
+    })
+}
+
+/// What of a subnet's spec an order needs.
+#[derive(Deserialize)]
+struct SubnetDocument {
+    network: ipnet::Ipv4Net,
+    agent_address: std::net::Ipv4Addr,
+    #[serde(default)]
+    gateway: Option<std::net::Ipv4Addr>,
+    #[serde(default)]
+    dns: Vec<std::net::Ipv4Addr>,
+}
+
+/// What of a site's spec an order needs.
+#[derive(Deserialize)]
+struct SiteDocument {
+    #[serde(default)]
+    live: Option<LiveDocument>,
+}
+
+#[derive(Deserialize)]
+struct LiveDocument {
+    kernel: Digest,
+    initrd: Digest,
+}
+
+async fn boot_live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<BootLive> {
+    let site: SiteDocument = serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
+    let image = site.live.context("the site declares no live image (spec.live)")?;
+    let nonce = s.row.nonce.clone().context("the job has no nonce")?;
+    Ok(BootLive {
+        power: power(conn, s).await?,
+        permit: permit(s)?,
+        macs: s.wiring.macs.clone(),
+        address: s.wiring.address,
+        user_key: s.keys.certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?,
+        nonce,
+        kernel: image.kernel,
+        initrd: image.initrd,
+        expect_uuid: s.node.smbios_uuid.clone(),
+        expect_serial: s.node.serial.clone(),
+    })
+}
+
+fn permit(s: &Sources<'_>) -> anyhow::Result<PermitId> {
+    s.row.permit.context("the job has no permit")
+}
+
+async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power> {
+    let (Some(address), Some(credential)) = (s.node.bmc_address, s.node.bmc_credential) else {
+        let person = s.node.power_person.clone().context("the node has neither a BMC nor a person")?;
+        return Ok(Power::Manual { person });
+    };
+    let sealed = db::keys::find_secret(conn, credential).await?.context("the BMC credential has no secret")?;
+    let secret = s.keys.master.open(&secret_place(credential), &sealed)?;
+    let user = db::specs::find_credential_user(conn, credential).await?.context("the BMC credential has no user")?;
+    Ok(Power::Redfish(BmcTarget {
+        address,
+        port: u16::try_from(s.node.bmc_port).context("the BMC's port")?,
+        user,
+        password: Secret::new(String::from_utf8(secret).context("the BMC's password is not UTF-8")?),
+        certificate: s.node.bmc_certificate.as_deref().map(str::parse).transpose()?,
+    }))
+}
+
+/// Where a credential's secret lies: bound into its ciphertext.
+pub fn secret_place(credential: muster_core::ids::ObjectId) -> String {
+    format!("secrets/{credential}")
+}
+
+/// A login to the live image, while one is pinned.
+async fn live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Option<Login>> {
+    let Some(host_key) = s.node.live_host_key.clone() else { return Ok(None) };
+    let Some(nonce) = db::specs::find_live_nonce(conn, s.row.node).await? else { return Ok(None) };
+    let user_key = s.keys.certify(&format!("muster-live:{nonce}"), &s.row.id.to_string())?;
+    Ok(Some(Login { address: s.wiring.address, port: SSH_PORT, host_key, user_key }))
+}
+
+/// A login to the installed OS.
+fn installed(s: &Sources<'_>) -> anyhow::Result<Login> {
+    let host_key = s.node.os_host_key.clone().context("no installed OS is known")?;
+    let user_key = s.keys.certify(&principal(s), &s.row.id.to_string())?;
+    Ok(Login { address: s.wiring.address, port: SSH_PORT, host_key, user_key })
+}
+
+/// Who may log in to the installed OS: this node at this assignment epoch.
+fn principal(s: &Sources<'_>) -> String {
+    format!("muster:{}:{}", s.node.id, s.node.epoch)
+}
+
+fn boot_url(s: &Sources<'_>, path: &str) -> String {
+    format!("http://{}:{BOOT_PORT}/boot/v1/{path}", s.agent_address)
+}
+
+async fn facts(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Facts> {
+    Ok(db::facts::latest(conn, s.row.node).await?.context("the node was never inspected")?.facts)
+}
+
+fn disks(facts: Facts) -> Vec<String> {
+    let mut serials: Vec<String> = facts.disks.into_iter().filter_map(|disk| disk.serial).collect();
+    serials.sort();
+    serials
+}
+
+async fn write_image(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+) -> anyhow::Result<WriteImage> {
+    let image = s.node.image.as_ref().context("the pool names no image")?;
+    let profile = s.node.profile.as_ref().context("the node has no hardware profile")?;
+    let facts = facts(conn, s).await?;
+    Ok(WriteImage {
+        permit: permit(s)?,
+        operation: s.row.operation.context("the job has no operation")?,
+        claim: s.node.claim.context("the node is not claimed")?,
+        disk_serial: profile.root_disk(&facts)?.to_owned(),
+        url: boot_url(s, &format!("blob/sha256/{}", image.digest.hex())),
+        digest: image.digest,
+        size: image.size,
+        raw_digest: image.raw_digest,
+        raw_size: image.raw_size,
+        esp_partition: image.partitions.esp,
+        root_partition: image.partitions.root,
+        hostname: s.node.name.clone(),
+        network: StaticNetwork {
+            mac: s.wiring.boot_mac,
+            address: format!("{}/{}", s.wiring.address, subnet.network.prefix_len()),
+            gateway: subnet.gateway.map(|gateway| gateway.to_string()),
+            dns: subnet.dns.iter().map(ToString::to_string).collect(),
+            hosts: vec![(s.wiring.address.to_string(), s.node.name.clone())],
+        },
+        user_ca: s.keys.user_ca_line()?,
+        principal: principal(s),
+    })
+}
+
+async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
+    let suite = s.node.suite.clone().context("the pool names no suite")?;
+    let only = wanted(&suite, &s.row.step);
+    let address = |address: std::net::Ipv4Addr| address.to_string();
+    Ok(GatePlan {
+        only,
+        suite,
+        profile: s.node.profile.clone().context("the node has no hardware profile")?,
+        // Gates compare against pins and settings; they need no file's content, least of all a secret.
+        stack: Some(stack::without_contents(stack::plan(conn, s).await?)),
+        variables: [
+            ("agent_address".to_owned(), address(s.agent_address)),
+            ("agent_url".to_owned(), boot_url(s, "").trim_end_matches('/').to_owned()),
+            ("address".to_owned(), address(s.wiring.address)),
+            ("hostname".to_owned(), s.node.name.clone()),
+        ]
+        .into(),
+    })
+}
+
+fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {
+    match s.node.cluster.clone().context("the pool names no cluster")? {
+        ClusterSpec::Slurm(cluster) => Ok(cluster),
+    }
+}

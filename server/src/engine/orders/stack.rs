@@ -1,0 +1,106 @@
+//! The stack of a pool, resolved for one node: typed values and secrets filled in, the bundle's address known.
+
+use anyhow::{Context, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use muster_core::clusters::ClusterSpec;
+use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::node::Marker;
+use sqlx::PgConnection;
+
+use super::{Sources, boot_url, principal, secret_place};
+use crate::db;
+
+/// The plan a node converges to.
+pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
+    let stack = s.node.stack.as_ref().context("the pool names no stack")?;
+    let lock = stack.lock.as_ref().context("the stack has no lock; make one with `muster stack lock`")?;
+    let bundle = stack.bundle.context("the stack has no bundle; make one with `muster stack lock`")?;
+    let image = s.node.image.as_ref().context("the pool names no image")?;
+    if lock.image_digest != image.digest {
+        bail!("the stack was locked against another image than the pool's; lock it again");
+    }
+    let mut files = Vec::with_capacity(stack.files.len());
+    for item in &stack.files {
+        files.push(file(conn, s, item).await?);
+    }
+    Ok(ConvergePlan {
+        lock: lock.digest(),
+        repository: boot_url(s, &format!("bundle/{}", bundle.hex())),
+        packages: lock.packages.clone(),
+        absent: stack.absent.clone(),
+        files,
+        sysctl: stack.sysctl.clone(),
+        modules_load: stack.modules_load.clone(),
+        modules_blacklist: stack.modules_blacklist.clone(),
+        kernel_args: stack.kernel_args.clone(),
+        limits: stack.limits.clone(),
+        services: stack.services.clone(),
+        principal: principal(s),
+        user_ca: s.keys.user_ca_line()?,
+        marker: Marker {
+            protocol: PROTOCOL,
+            node: s.node.id,
+            claim: s.node.claim.context("the node is not claimed")?,
+            epoch: s.node.epoch,
+            image: image.digest,
+        },
+        dry_run: false,
+    })
+}
+
+/// The plan as gates get it: what is installed and set, without what is in the files.
+pub(super) fn without_contents(plan: ConvergePlan) -> ConvergePlan {
+    ConvergePlan { files: Vec::new(), ..plan }
+}
+
+async fn file(conn: &mut PgConnection, s: &Sources<'_>, item: &FileItem) -> anyhow::Result<PlannedFile> {
+    let mut content = Vec::new();
+    let mut secret = false;
+    for part in &item.content {
+        match part {
+            Part::Text(text) => content.extend_from_slice(text.as_bytes()),
+            Part::Value(name) => content.extend_from_slice(value(s, name)?.as_bytes()),
+            Part::Secret(name) => {
+                secret = true;
+                content.extend(reveal(conn, s, name).await?);
+            }
+        }
+    }
+    Ok(PlannedFile {
+        path: item.path.clone(),
+        mode: item.mode.clone(),
+        owner: item.owner.clone(),
+        group: item.group.clone(),
+        content: STANDARD.encode(content),
+        secret,
+    })
+}
+
+fn value(s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
+    Ok(match name {
+        "hostname" => s.node.name.clone(),
+        "address" => s.wiring.address.to_string(),
+        "agent_address" => s.agent_address.to_string(),
+        "cluster_address" => match s.node.cluster.as_ref().context("the pool names no cluster")? {
+            ClusterSpec::Slurm(slurm) => slurm.address.clone(),
+        },
+        other => match other.strip_prefix("label:").map(|label| &s.node.labels[label]) {
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(_) => bail!("{} has no label for {other}, which a file of the stack names", s.node.name),
+            None => bail!("{other:?} is not a value that a file may name"),
+        },
+    })
+}
+
+async fn reveal(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<Vec<u8>> {
+    let missing = || anyhow!("the stack names the credential {name}, which does not exist or has no secret");
+    let credential = db::specs::find_credential(conn, name).await?.ok_or_else(missing)?;
+    let sealed = db::keys::find_secret(conn, credential).await?.ok_or_else(missing)?;
+    let secret = s.keys.master.open(&secret_place(credential), &sealed)?;
+    match secret.strip_prefix(b"base64:") {
+        Some(encoded) => STANDARD.decode(encoded.trim_ascii()).with_context(|| format!("the credential {name}")),
+        None => Ok(secret),
+    }
+}

@@ -1,0 +1,95 @@
+//! Decides whether a permit may be redeemed now. Everything must fit: job, attempt, node, epoch, operation, disks, time.
+
+use ed25519_dalek::SigningKey;
+use jiff::Timestamp;
+use muster_core::ids::AgentId;
+use muster_core::permits::{PermitKind, sign};
+use muster_core::wire::agent::{RedeemPermit, Redeemed};
+use muster_core::wire::node::{Answer, Challenge};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::permits::PermitRow;
+use crate::error::Error;
+
+/// Redeems a permit for the job that holds it. The same operation, epoch and disks may redeem again until the operation is over; a refusal
+/// says why and is an event.
+///
+/// # Errors
+/// When the attempt is stale or the database fails.
+pub async fn redeem(
+    conn: &mut PgConnection,
+    key: &SigningKey,
+    agent: AgentId,
+    request: &RedeemPermit,
+    now: Timestamp,
+) -> Result<Redeemed, Error> {
+    let stale = || Error::conflict("stale_attempt", "Another attempt of this job is current.");
+    let job = db::jobs::lock_current(conn, request.job, agent, request.attempt).await?.ok_or_else(stale)?;
+    let row = db::permits::lock(conn, request.permit).await?;
+    let verdict = row.as_ref().map_or(Err("there is no such permit".to_owned()), |row| fits(row, request, now));
+    let answer = match (verdict, &request.challenge) {
+        (Ok(kind), challenge) => {
+            db::permits::mark(conn, request.permit, now).await?;
+            let signature = challenge.as_ref().map(|challenge| sign(key, kind, challenge)).unwrap_or_default();
+            Answer::Granted { signature }
+        }
+        (Err(reason), _) => Answer::Refused { reason },
+    };
+    let (kind, summary) = match &answer {
+        Answer::Granted { .. } => ("permit.redeemed", "permit redeemed".to_owned()),
+        Answer::Refused { reason } => ("permit.refused", format!("permit refused: {reason}")),
+    };
+    let event = NewEvent::node(now, "muster", kind, job.node, summary).under(job.operation);
+    let detail = json!({ "permit": request.permit, "job": request.job, "attempt": request.attempt });
+    db::events::insert(conn, event.with(detail)).await?;
+    Ok(Redeemed { answer })
+}
+
+fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<PermitKind, String> {
+    let kind = match row.kind.as_str() {
+        "power" => PermitKind::Power,
+        "image" => PermitKind::Image,
+        "wipe" => PermitKind::Wipe,
+        other => return Err(format!("unknown permit kind {other}")),
+    };
+    if row.job != request.job || row.job_permit != Some(request.permit) {
+        return Err("the permit was minted for another job or round".into());
+    }
+    if row.epoch != row.node_epoch {
+        return Err(format!("the permit is of assignment epoch {}, the node is at {}", row.epoch, row.node_epoch));
+    }
+    if !matches!(row.operation_state.as_str(), "queued" | "running") {
+        return Err(format!("its operation is {}", row.operation_state));
+    }
+    if now > row.expires_at {
+        return Err(format!("it expired at {}", row.expires_at));
+    }
+    match (kind, &request.challenge) {
+        (PermitKind::Power, None) => Ok(kind),
+        (PermitKind::Power, Some(_)) => Err("a power permit takes no challenge".into()),
+        (PermitKind::Image | PermitKind::Wipe, None) => Err("the node's challenge is missing".into()),
+        (PermitKind::Image | PermitKind::Wipe, Some(challenge)) => challenge_fits(row, request, challenge).map(|()| kind),
+    }
+}
+
+fn challenge_fits(row: &PermitRow, request: &RedeemPermit, challenge: &Challenge) -> Result<(), String> {
+    let same = challenge.permit == request.permit
+        && challenge.job == request.job
+        && challenge.node == row.node
+        && challenge.epoch == row.epoch
+        && challenge.operation == row.operation;
+    if !same {
+        return Err("the challenge names another permit, job, node, epoch or operation".into());
+    }
+    let permitted = row.disk_serials.as_deref().unwrap_or_default();
+    if permitted.is_empty() {
+        return Err("the permit names no disk".into());
+    }
+    if challenge.disk_serials != permitted {
+        return Err(format!("the node would write {:?}, the permit is for {permitted:?}", challenge.disk_serials));
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! One node's turn: load it locked, decide, persist the answer and its event, commit.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::facts::Facts;
+use muster_core::ids::{JobId, OperationId, PermitId};
+use muster_core::lifecycle::decide;
+use muster_core::lifecycle::decision::{Decision, Effect, Move, Wait};
+use muster_core::lifecycle::snapshot::Snapshot;
+use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::steps::Step;
+use muster_core::lifecycle::table;
+use muster_core::permits::PermitKind;
+use muster_core::wire::agent::JobResult;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::jobs::{NewJob, StayStep};
+use crate::db::lifecycle::{EngineNode, RackLock};
+use crate::db::permits::NewPermit;
+use crate::error::Error;
+
+/// A waiting node is looked at again after this time even if nothing woke it.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
+const PERMIT_GRACE_S: i64 = 60;
+
+/// Gives one due node its turn; `false` when none is due.
+pub(super) async fn take(app: &App) -> Result<bool, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let Some(node) = db::lifecycle::take_due(&mut tx, now).await? else { return Ok(false) };
+    let stay = db::jobs::list_stay(&mut tx, node.id, node.visit).await?;
+    let mut snapshot = snapshot(&mut tx, &node, &stay).await?;
+    let mut decision = decide(&snapshot, now);
+    if let Decision::Start(step) = decision
+        && step.powers_on()
+        && node.power_reserved_w == 0
+    {
+        // Decided again with the rack held: two nodes cannot share out the same watts.
+        snapshot.power = db::lifecycle::power_share(&mut tx, &node, RackLock::Hold).await?;
+        decision = decide(&snapshot, now);
+    }
+    persist(app, &mut tx, &node, &stay, decision, now).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep]) -> Result<Snapshot, Error> {
+    let result = |wanted: Step| stay.iter().find(|step| step.view.step == wanted).and_then(|step| step.result.as_ref());
+    let gates = |wanted| match result(wanted) {
+        Some(JobResult::Gated { results, .. }) => results.clone(),
+        _ => Vec::new(),
+    };
+    let converged = result(Step::Recheck).or_else(|| result(Step::Converge)).and_then(|result| match result {
+        JobResult::Converged(report) => Some(report.clone()),
+        _ => None,
+    });
+    let facts: Option<Facts> = match result(Step::Inventory) {
+        Some(JobResult::Facts { facts }) => Some((**facts).clone()),
+        _ => None,
+    };
+    Ok(Snapshot {
+        name: node.name.clone(),
+        state: node.state,
+        entered_at: node.entered_at,
+        purpose: node.purpose,
+        failed_phase: node.failed_phase,
+        reason: node.reason.clone(),
+        wish: node.wish,
+        wish_reason: node.wish_reason.clone(),
+        claim: node.claim.map(|(_, state)| state),
+        protected: node.protected,
+        in_cluster: node.in_cluster,
+        live: node.live,
+        installed: node.installed,
+        power_person: node.power_person.clone(),
+        power: db::lifecycle::power_share(conn, node, RackLock::Look).await?,
+        steps: stay.iter().map(|step| step.view.clone()).collect(),
+        profile: node.profile.clone(),
+        facts,
+        converged,
+        suite: node.suite.clone(),
+        gates: gates(Step::Gates),
+        gates_after_reboot: gates(Step::GatesAfterReboot),
+    })
+}
+
+async fn persist(
+    app: &App,
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    decision: Decision,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match decision {
+        Decision::Wait(wait) => {
+            let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
+            let due = wait.until.or(again);
+            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await
+        }
+        Decision::Start(step) => start(conn, node, step, now).await,
+        Decision::Retry(step, not_before) => retry(app, conn, node, stay, step, not_before.max(now)).await,
+        Decision::Cancel(step) => {
+            if let Some(job) = find(stay, step) {
+                db::jobs::cancel(conn, job.id, now).await?;
+            }
+            let wait = Wait {
+                condition: format!("the running step to stop: {}", step.title()),
+                owner: "agent".into(),
+                next_action: "go on once it has stopped".into(),
+                until: None,
+            };
+            // Looked at again soon: a queued job is cancelled at once, a running one when its worker hears of it.
+            let soon = now + SignedDuration::from_secs(1);
+            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await
+        }
+        Decision::Advance(to) => advance(conn, node, &to, now).await,
+    }
+}
+
+fn find(stay: &[StayStep], step: Step) -> Option<&StayStep> {
+    stay.iter().find(|known| known.view.step == step)
+}
+
+async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
+    let operation = operation(conn, node, step, now).await?;
+    let id = JobId::new();
+    let permit = permit_id(step);
+    if step.powers_on() && node.power_reserved_w == 0 {
+        let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+        db::lifecycle::reserve_power(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
+    }
+    if step == Step::Admit {
+        db::lifecycle::set_in_cluster(conn, node.id).await?;
+    }
+    let job = NewJob {
+        id,
+        node: node.id,
+        site: node.site,
+        operation,
+        visit: node.visit,
+        step,
+        epoch: node.epoch,
+        nonce: nonce(),
+        permit,
+    };
+    db::jobs::insert(conn, &job, now).await?;
+    mint(conn, node, step, id, operation, permit, now).await?;
+    db::lifecycle::run_operation(conn, operation, step.title(), now).await?;
+    let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
+    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await?;
+    wait_for_job(conn, node, step, now).await
+}
+
+async fn retry(
+    app: &App,
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    step: Step,
+    not_before: Timestamp,
+) -> Result<(), Error> {
+    let Some(job) = find(stay, step) else { return Ok(()) };
+    let now = app.clock.now();
+    let operation = operation(conn, node, step, now).await?;
+    let permit = permit_id(step);
+    db::jobs::retry(conn, job.id, &nonce(), permit, not_before).await?;
+    mint(conn, node, step, job.id, operation, permit, not_before).await?;
+    let round = job.view.round + 1;
+    let summary = format!("{}: {} again, round {round}", node.name, step.title());
+    let event = NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
+    db::events::insert(conn, event.with(json!({ "step": step, "job": job.id, "round": round }))).await?;
+    wait_for_job(conn, node, step, now).await
+}
+
+async fn wait_for_job(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
+    let wait = Wait {
+        condition: format!("the site's agent to take the job: {}", step.title()),
+        owner: "agent".into(),
+        next_action: step.title().into(),
+        until: None,
+    };
+    db::lifecycle::set_waiting(conn, node.id, &wait, Some(now + LOOK_AGAIN), now).await
+}
+
+/// The operation this work belongs to; opened by Muster itself where nobody's is open.
+async fn operation(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<OperationId, Error> {
+    if let Some(operation) = node.operation
+        && db::lifecycle::operation_open(conn, operation).await?
+    {
+        return Ok(operation);
+    }
+    db::lifecycle::open_operation(conn, node, step.as_str(), now).await
+}
+
+fn permit_kind(step: Step) -> Option<PermitKind> {
+    match step {
+        Step::BootLive | Step::BootDisk | Step::Reboot | Step::RebootTest | Step::PowerOff => Some(PermitKind::Power),
+        Step::WriteImage => Some(PermitKind::Image),
+        Step::Wipe => Some(PermitKind::Wipe),
+        Step::Inventory
+        | Step::Converge
+        | Step::Recheck
+        | Step::Gates
+        | Step::GatesAfterReboot
+        | Step::Admit
+        | Step::Drain
+        | Step::Remove => None,
+    }
+}
+
+fn permit_id(step: Step) -> Option<PermitId> {
+    permit_kind(step).map(|_| PermitId::new())
+}
+
+fn nonce() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
+}
+
+/// Mints the permit a step needs, for exactly this node, operation, epoch and these disks.
+async fn mint(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    job: JobId,
+    operation: OperationId,
+    permit: Option<PermitId>,
+    from: Timestamp,
+) -> Result<(), Error> {
+    let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
+    let facts = db::facts::latest(conn, node.id).await?.map(|seen| seen.facts);
+    let disk_serials = match (kind, &node.profile, facts) {
+        (PermitKind::Power, _, _) => None,
+        (PermitKind::Image, Some(profile), Some(facts)) => {
+            // The rule held at inspection; should it not any more, the permit names no disk and nothing can be written.
+            Some(profile.root_disk(&facts).map(|serial| vec![serial.to_owned()]).unwrap_or_default())
+        }
+        (PermitKind::Wipe, _, Some(facts)) => {
+            let mut serials: Vec<String> = facts.disks.into_iter().filter_map(|disk| disk.serial).collect();
+            serials.sort();
+            Some(serials)
+        }
+        (PermitKind::Image | PermitKind::Wipe, _, _) => Some(Vec::new()),
+    };
+    let lasts = i64::try_from(step.timeout_s()).unwrap_or(i64::MAX / 2) + PERMIT_GRACE_S;
+    let permit = NewPermit {
+        id,
+        kind,
+        node: node.id,
+        operation,
+        claim: node.claim.map(|(claim, _)| claim),
+        job,
+        epoch: node.epoch,
+        disk_serials,
+        expires_at: from + SignedDuration::from_secs(lasts),
+    };
+    db::permits::insert(conn, &permit).await
+}
+
+async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+    if !table::legal(node.state, to.to) {
+        return Err(Error::internal(anyhow::anyhow!("{} may not move from {} to {}", node.name, node.state, to.to)));
+    }
+    db::lifecycle::advance(conn, node, to, now).await?;
+    if to.effects.contains(&Effect::EndClaim)
+        && let Some((claim, _)) = node.claim
+    {
+        db::lifecycle::end_claim(conn, claim, now).await?;
+    }
+    if to.effects.contains(&Effect::FreePower)
+        && let Some(rack) = node.rack
+    {
+        db::lifecycle::wake_rack(conn, rack, now).await?;
+    }
+    let because = to.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let summary = format!("{}: {} → {}{because}", node.name, node.state, to.to);
+    let detail = json!({ "from": node.state, "to": to.to, "reason": to.reason, "visit": node.visit + 1 });
+    let event = NewEvent::node(now, "muster", "node.advanced", node.id, summary).under(node.operation).with(detail);
+    db::events::insert(conn, event).await?;
+    metrics::counter!("muster_transitions_total", "to" => to.to.as_str()).increment(1);
+    end_operation(conn, node, to, now).await
+}
+
+/// An operation is over when its node rests: well when it rests where the operation was going.
+async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+    let Some(operation) = node.operation.filter(|_| to.to.is_resting()) else { return Ok(()) };
+    let wished = to.effects.contains(&Effect::WishTaken);
+    let (state, message) = match to.to {
+        State::Available | State::InService | State::Retired | State::Discovered => ("succeeded", to.to.to_string()),
+        State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
+            ("succeeded", to.to.to_string())
+        }
+        _ => ("failed", to.reason.clone().unwrap_or_else(|| to.to.to_string())),
+    };
+    db::lifecycle::end_operation(conn, operation, state, &message, now).await
+}

@@ -1,0 +1,164 @@
+//! Jobs: leased in batches by long poll, renewed with progress, ended by an outcome that carries its attempt number.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use muster_core::ids::JobId;
+use muster_core::wire::agent::{
+    ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
+};
+use muster_core::wire::node::Failure;
+use serde_json::json;
+use sqlx::Acquire as _;
+
+use super::{Agent, LEASE_S};
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::jobs::{Ending, LeasedRow};
+use crate::engine::{orders, outcomes, permits};
+use crate::error::Error;
+use crate::http::extract::{Json, Path};
+
+/// The longest a poll is held open.
+const MAX_WAIT_S: u64 = 50;
+
+/// A held poll looks again at this interval: a job may become ready by time alone, or on another replica.
+const LOOK: Duration = Duration::from_millis(1000);
+
+fn lease_end(now: Timestamp) -> Timestamp {
+    now + SignedDuration::from_secs(i64::try_from(LEASE_S).unwrap_or(30))
+}
+
+fn stale() -> Error {
+    Error::conflict("stale_attempt", "Another attempt of this job is current.")
+}
+
+pub(super) async fn lease(
+    State(app): State<App>,
+    agent: Agent,
+    Json(request): Json<LeaseJobs>,
+) -> Result<Json<LeasedJobs>, Error> {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
+    loop {
+        let woken = app.wake_agents.notified();
+        let jobs = lease_now(&app, &agent, &request).await?;
+        if !jobs.is_empty() || tokio::time::Instant::now() >= deadline {
+            return Ok(Json(LeasedJobs { jobs }));
+        }
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    }
+}
+
+async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<Job>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, request.epoch, app).await?;
+    let capacity = i64::from(request.capacity.min(100));
+    let rows = db::jobs::lease(&mut tx, agent.site, agent.id, capacity, now, lease_end(now)).await?;
+    let mut jobs = Vec::with_capacity(rows.len());
+    for row in rows {
+        // A savepoint: an order that cannot be built must not undo the leases of the others.
+        let mut inner = tx.begin().await?;
+        let order = orders::build(app, &mut inner, &row, now).await;
+        inner.commit().await?;
+        match order {
+            Ok(job) => jobs.push(job),
+            Err(error) => refuse(&mut tx, &row, &error, now).await?,
+        }
+    }
+    tx.commit().await?;
+    Ok(jobs)
+}
+
+/// An order that cannot be built fails its step, with the sentence that says what to declare.
+async fn refuse(
+    conn: &mut sqlx::PgConnection,
+    row: &LeasedRow,
+    error: &anyhow::Error,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let failure = Failure { code: "not_declared".into(), message: format!("{error:#}"), retryable: false };
+    db::jobs::finish(conn, row.id, &Ending::Failed(&failure), now).await?;
+    let event = NewEvent::node(now, "muster", "step.failed", row.node, format!("{}: {error:#}", row.step));
+    db::events::insert(conn, event.under(row.operation).with(json!({ "step": row.step, "job": row.id }))).await?;
+    db::lifecycle::make_due(conn, row.node, now).await
+}
+
+pub(super) async fn act(
+    State(app): State<App>,
+    agent: Agent,
+    Path(job): Path<JobId>,
+    Json(request): Json<StartAct>,
+) -> Result<Json<ActReply>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, request.epoch, &app).await?;
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
+    let before: String = request.before.chars().take(200).collect();
+    let act: String = request.act.chars().take(60).collect();
+    let known = db::acts::start(&mut tx, job, current.round, &act, request.attempt, &before, now).await?;
+    if known.is_none() {
+        let summary = format!("{act}, seen before: {before}");
+        let event = NewEvent::node(now, format!("agent:{}", agent.name), "act.started", current.node, summary);
+        let detail = json!({ "job": job, "attempt": request.attempt, "act": act });
+        db::events::insert(&mut tx, event.under(current.operation).with(detail)).await?;
+    }
+    tx.commit().await?;
+    Ok(Json(known.map_or(ActReply::Go, ActReply::Already)))
+}
+
+pub(super) async fn renew(
+    State(app): State<App>,
+    agent: Agent,
+    Path(job): Path<JobId>,
+    Json(request): Json<RenewJob>,
+) -> Result<Json<Renewed>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, request.epoch, &app).await?;
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
+    let waiting_for = request.waiting_for.as_deref().map(|text| text.chars().take(300).collect::<String>());
+    db::jobs::renew(&mut tx, job, lease_end(now), request.progress.as_ref(), waiting_for.as_deref()).await?;
+    if let Some(text) = &waiting_for {
+        db::jobs::show_waiting(&mut tx, current.node, current.visit, text, now).await?;
+    }
+    db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
+    tx.commit().await?;
+    app.wake_readers.send_modify(|revision| *revision += 1);
+    Ok(Json(Renewed { cancel: current.cancel }))
+}
+
+pub(super) async fn outcome(
+    State(app): State<App>,
+    agent: Agent,
+    Path(job): Path<JobId>,
+    Json(report): Json<ReportOutcome>,
+) -> Result<StatusCode, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, report.epoch, &app).await?;
+    outcomes::apply(&mut tx, (agent.id, &agent.name), job, &report, now).await?;
+    tx.commit().await?;
+    app.wake_engine.notify_one();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn redeem(
+    State(app): State<App>,
+    agent: Agent,
+    Json(request): Json<RedeemPermit>,
+) -> Result<Json<Redeemed>, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, request.epoch, &app).await?;
+    let redeemed = permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
+    tx.commit().await?;
+    Ok(Json(redeemed))
+}

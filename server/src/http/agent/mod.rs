@@ -1,0 +1,106 @@
+//! The agents' own listener: other port, other types than the operator API. Every call carries the agent's token; every call after hello
+//! carries its epoch, and an older one is refused.
+
+mod blobs; // Blobs by digest
+mod jobs; // Lease, act, renew, outcome, permits
+mod sightings; // What the boot services saw
+mod site; // What the boot services answer from
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::routing::{get, post};
+use http::header;
+use http::request::Parts;
+use muster_core::ids::{AgentId, ObjectId};
+use muster_core::values::Digest;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::{Hello, Welcome};
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::agents::AgentRow;
+use crate::error::Error;
+use crate::http::extract::Json;
+
+/// A job's lease. An agent renews at a third of it.
+pub const LEASE_S: u64 = 30;
+
+/// Log lines and evidence of a whole gate run fit; an image never goes this way.
+const BODY_LIMIT: usize = 32 << 20;
+
+/// Routes of the agents' listener.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/agent/v1/hello", post(hello))
+        .route("/agent/v1/site", post(site::poll))
+        .route("/agent/v1/lease", post(jobs::lease))
+        .route("/agent/v1/jobs/{job}/act", post(jobs::act))
+        .route("/agent/v1/jobs/{job}/renew", post(jobs::renew))
+        .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
+        .route("/agent/v1/permits/redeem", post(jobs::redeem))
+        .route("/agent/v1/sightings", post(sightings::report))
+        .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(app)
+}
+
+/// An agent that showed its token.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    pub id: AgentId,
+    pub name: String,
+    pub site: ObjectId,
+    pub site_name: String,
+}
+
+impl FromRequestParts<App> for Agent {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Error::Unauthenticated)?;
+        let mut conn = app.pool.acquire().await?;
+        let row = db::agents::find_by_token(&mut conn, &Digest::of(token.as_bytes()).0).await?;
+        let AgentRow { id, name, site, site_name, .. } = row.ok_or(Error::Unauthenticated)?;
+        Ok(Self { id, name, site, site_name })
+    }
+}
+
+impl Agent {
+    /// Refuses a process that another one replaced; notes that this one was heard.
+    async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<(), Error> {
+        let current = db::agents::epoch(conn, self.id).await?;
+        if epoch != current {
+            let detail = format!("This process has epoch {epoch}; another took over with {current}.");
+            return Err(Error::conflict("stale_epoch", detail));
+        }
+        db::agents::seen(conn, self.id, app.clock.now()).await
+    }
+}
+
+async fn hello(State(app): State<App>, agent: Agent, Json(hello): Json<Hello>) -> Result<Json<Welcome>, Error> {
+    if hello.protocol != PROTOCOL {
+        let detail = format!("The agent speaks protocol {}, this server {PROTOCOL}.", hello.protocol);
+        return Err(Error::conflict("protocol_mismatch", detail));
+    }
+    let mut tx = app.pool.begin().await?;
+    let now = app.clock.now();
+    let before = db::agents::epoch(&mut tx, agent.id).await?;
+    let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
+    if epoch != before {
+        // The process before is gone or fenced: what it held is taken up at once.
+        db::jobs::requeue_of(&mut tx, agent.id).await?;
+    }
+    tx.commit().await?;
+    app.wake_agents.notify_waiters();
+    Ok(Json(Welcome {
+        protocol: PROTOCOL,
+        agent: agent.id,
+        site: agent.site_name,
+        epoch,
+        lease_s: LEASE_S,
+        permit_public_key: app.keys.permit_public(),
+        user_ca: app.keys.user_ca_line().map_err(Error::internal)?,
+    }))
+}

@@ -1,0 +1,62 @@
+//! What the boot services saw: known machines get it on their timeline, unknown ones become discovered nodes. Nothing here is trusted.
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_core::wire::agent::{Seen, Sighting, Sightings};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::Agent;
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::error::Error;
+use crate::http::extract::Json;
+
+/// Sightings taken from one call; the agent batches below this.
+const MAX_BATCH: usize = 500;
+
+pub(super) async fn report(
+    State(app): State<App>,
+    agent: Agent,
+    Json(report): Json<Sightings>,
+) -> Result<StatusCode, Error> {
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, report.epoch, &app).await?;
+    for sighting in report.sightings.iter().take(MAX_BATCH) {
+        take(&mut tx, &app, &agent, sighting).await?;
+    }
+    tx.commit().await?;
+    app.wake_readers.send_modify(|revision| *revision += 1);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sighting) -> Result<(), Error> {
+    let now = app.clock.now();
+    let actor = format!("agent:{}", agent.name);
+    let node = match db::agents::find_node_by_mac(conn, sighting.mac).await? {
+        // A machine of another site on this one's wire: told on its timeline all the same.
+        Some((node, _)) => node,
+        None if sighting.what == Seen::Dhcp => {
+            let node = db::agents::insert_discovered(conn, agent.site, sighting.mac, now).await?;
+            let summary = format!("an unknown machine was seen: {}", sighting.mac);
+            db::events::insert(conn, NewEvent::node(now, &actor, "node.discovered", node, summary)).await?;
+            node
+        }
+        None => return Ok(()),
+    };
+    let (kind, told) = match sighting.what {
+        Seen::Dhcp => ("boot.dhcp", "asked for an address to boot from"),
+        Seen::Tftp => ("boot.tftp", "fetched the boot loader"),
+        Seen::Script => ("boot.script", "was given a boot script"),
+        Seen::Kernel => ("boot.kernel", "fetched the live image"),
+        Seen::Report => ("boot.report", "reported its host key"),
+        Seen::RogueDhcp => ("boot.rogue_dhcp", "was answered by another DHCP server"),
+    };
+    let detail: String = sighting.detail.chars().filter(|c| !c.is_control()).take(200).collect();
+    let because = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    let event = NewEvent::node(now, &actor, kind, node, format!("{} {told}{because}", sighting.mac));
+    let cap = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(100).collect::<String>());
+    let seen = json!({ "mac": sighting.mac, "uuid": cap(&sighting.uuid), "serial": cap(&sighting.serial) });
+    db::events::insert(conn, event.with(seen)).await
+}

@@ -1,0 +1,92 @@
+//! What a site's boot services answer from, by long poll: the answer comes when it differs from what the agent has.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use axum::extract::State;
+use muster_core::values::Digest;
+use muster_core::wire::agent::{DhcpMode, Reservation, SiteConfig, SitePoll, Subnet};
+use serde::Deserialize;
+
+use super::Agent;
+use crate::app::App;
+use crate::db;
+use crate::error::Error;
+use crate::http::extract::Json;
+
+const MAX_WAIT_S: u64 = 50;
+const LOOK: Duration = Duration::from_secs(2);
+
+pub(super) async fn poll(
+    State(app): State<App>,
+    agent: Agent,
+    Json(request): Json<SitePoll>,
+) -> Result<Json<SiteConfig>, Error> {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
+    loop {
+        let woken = app.wake_agents.notified();
+        let config = load(&app, &agent, request.epoch).await?;
+        if request.have.as_ref() != Some(&config.revision) || tokio::time::Instant::now() >= deadline {
+            return Ok(Json(config));
+        }
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep_until(deadline) => {}
+        }
+    }
+}
+
+/// A subnet's spec, as far as boot services need it.
+#[derive(Deserialize)]
+struct Document {
+    network: ipnet::Ipv4Net,
+    agent_address: Ipv4Addr,
+    #[serde(default)]
+    gateway: Option<Ipv4Addr>,
+    #[serde(default)]
+    dns: Vec<Ipv4Addr>,
+    mode: DhcpMode,
+    #[serde(default)]
+    dynamic_range: Option<Range>,
+    #[serde(default)]
+    relays: Vec<Ipv4Addr>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    first: Ipv4Addr,
+    last: Ipv4Addr,
+}
+
+async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error> {
+    let mut conn = app.pool.acquire().await?;
+    agent.fence(&mut conn, epoch, app).await?;
+    let reservations = db::agents::list_reservations(&mut conn, agent.site).await?;
+    let mut subnets = Vec::new();
+    for (id, name, spec) in db::agents::list_subnets(&mut conn, agent.site).await? {
+        let Document { network, agent_address, gateway, dns, mode, dynamic_range, relays } =
+            serde_json::from_value(spec).map_err(Error::internal)?;
+        let own = reservations.iter().filter(|row| row.subnet == id).map(|row| Reservation {
+            node: row.node,
+            name: row.name.clone(),
+            mac: row.mac,
+            address: row.address,
+        });
+        let dynamic_range = dynamic_range.map(|range| (range.first, range.last));
+        let reservations = own.collect();
+        subnets.push(Subnet {
+            name,
+            network,
+            agent_address,
+            gateway,
+            dns,
+            mode,
+            dynamic_range,
+            reservations,
+            relays,
+        });
+    }
+    let document = serde_json::to_vec(&subnets).map_err(Error::internal)?;
+    Ok(SiteConfig { revision: Digest::of(&document).hex(), site: agent.site_name.clone(), subnets })
+}

@@ -1,0 +1,17 @@
+//! Background work with an owner. Each task is bounded per round and may run on every replica at once.
+
+mod leases; // Puts back jobs whose worker went silent
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+/// Runs every task until cancelled; a task that panics ends the process, which is restarted whole.
+pub async fn run(app: App, cancel: CancellationToken) {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(leases::run(app, cancel));
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("a background task does not panic");
+    }
+}
