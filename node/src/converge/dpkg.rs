@@ -22,15 +22,15 @@ const LOCK_POLL: Duration = Duration::from_millis(500);
 
 /// One package that left traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Package {
-    pub version: String,
-    pub arch: String,
-    pub state: State,
+pub(crate) struct Package {
+    pub(crate) version: String,
+    pub(crate) arch: String,
+    pub(crate) state: State,
 }
 
 /// How far dpkg got with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Installed,
     /// Removed; only its configuration is left, which counts as absent.
     Removed,
@@ -40,10 +40,10 @@ pub enum State {
 
 /// The whole record.
 #[derive(Clone, Debug, Default)]
-pub struct Database {
+pub(crate) struct Database {
     packages: BTreeMap<String, Vec<Package>>,
     /// A dpkg was killed: it left its journal, or packages unfinished.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Database {
@@ -51,12 +51,13 @@ impl Database {
     ///
     /// # Errors
     /// `io`.
-    pub fn read(machine: &Machine) -> Result<Self, Failure> {
+    pub(crate) fn read(machine: &Machine) -> Result<Self, Failure> {
         let bytes = machine.read("/var/lib/dpkg/status", STATUS_MAX)?.unwrap_or_default();
         let mut database = Self::parse(&String::from_utf8_lossy(&bytes));
         // dpkg merges its journal (files with numbers for names) into the status when it ends in order.
         let journal = std::fs::read_dir(machine.path("/var/lib/dpkg/updates")).into_iter().flatten().flatten();
-        let numbered = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
+        let numbered =
+            |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
         let left = journal.filter(|entry| numbered(&entry.file_name())).count();
         let unfinished = database.packages.values().flatten().any(|package| package.state == State::Unfinished);
         database.interrupted = left > 0 || unfinished;
@@ -85,13 +86,13 @@ impl Database {
     }
 
     /// The package of this name whose architecture is `arch` or `all`, unless only its configuration is left.
-    pub fn find(&self, name: &str, arch: &str) -> Option<&Package> {
+    pub(crate) fn find(&self, name: &str, arch: &str) -> Option<&Package> {
         let fits = |package: &&Package| package.arch == arch || package.arch == "all" || arch == "all";
         self.there(name).find(fits)
     }
 
     /// Whether a package of this name is there in any architecture.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.there(name).next().is_some()
     }
 
@@ -100,7 +101,7 @@ impl Database {
     }
 
     /// The packages a plan wants, and those it does not.
-    pub fn items(&self, plan: &ConvergePlan) -> Vec<Item> {
+    pub(super) fn items(&self, plan: &ConvergePlan) -> Vec<Item> {
         let wanted = plan.packages.iter().map(|package| {
             let found = self.find(&package.name, &package.arch).map(|found| match found.state {
                 State::Installed => found.version.clone(),
@@ -122,7 +123,7 @@ impl Database {
 ///
 /// # Errors
 /// `package_lock_held` with the holder's process, after the machine's `lock_wait`.
-pub fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
     let started = Instant::now();
     let mut said = false;
     loop {
@@ -151,8 +152,13 @@ fn holder(machine: &Machine) -> Result<Option<(&'static str, i32)>, Failure> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(io(path)(error)),
         };
-        let mut lock =
-            libc::flock { l_type: libc::F_WRLCK as i16, l_whence: libc::SEEK_SET as i16, l_start: 0, l_len: 0, l_pid: 0 };
+        let mut lock = libc::flock {
+            l_type: libc::F_WRLCK as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
         fcntl(&file, FcntlArg::F_GETLK(&mut lock)).map_err(|errno| io(path)(errno.into()))?;
         if lock.l_type != libc::F_UNLCK as i16 {
             return Ok(Some((path, lock.l_pid)));
@@ -174,7 +180,9 @@ mod tests {
              Package: e\nStatus: unknown ok not-installed\nArchitecture: amd64\n",
         );
         assert_eq!(database.find("a", "amd64").map(|package| package.version.as_str()), Some("1:2-3"));
-        assert!(database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e"));
+        assert!(
+            database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e")
+        );
         assert_eq!(database.find("d", "amd64").map(|package| package.state), Some(State::Unfinished));
     }
 }

@@ -22,7 +22,7 @@ const GROUPS: &str = "/etc/group";
 
 /// A file as it must be.
 #[derive(Clone)]
-pub struct Target {
+pub(super) struct Target {
     pub path: String,
     pub mode: u32,
     pub owner: String,
@@ -34,7 +34,7 @@ pub struct Target {
 
 impl Target {
     /// A file of ours: root's, readable by all.
-    pub fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
+    pub(super) fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
         let root = || "root".to_owned();
         let content = content.map(Into::into);
         Self { path: path.into(), mode: 0o644, owner: root(), group: root(), content, secret: false }
@@ -44,7 +44,7 @@ impl Target {
     ///
     /// # Errors
     /// `bad_plan` when its content is not base64 or its mode not octal.
-    pub fn planned(file: &PlannedFile) -> Result<Self, Failure> {
+    pub(super) fn planned(file: &PlannedFile) -> Result<Self, Failure> {
         let bad = |what| fatal("bad_plan", format!("file {}: {what}", file.path));
         Ok(Self {
             path: file.path.clone(),
@@ -57,7 +57,7 @@ impl Target {
     }
 
     /// The name of its item.
-    pub fn item_name(&self) -> String {
+    pub(super) fn item_name(&self) -> String {
         format!("file {}", self.path)
     }
 
@@ -65,12 +65,13 @@ impl Target {
     ///
     /// # Errors
     /// `io`.
-    pub fn observe(&self, machine: &Machine, key: &[u8; 32]) -> Result<Item, Failure> {
+    pub(super) fn observe(&self, machine: &Machine, key: &[u8; 32]) -> Result<Item, Failure> {
         let found = self.look(machine, key).map_err(io(&self.path))?;
         Ok(match &self.content {
             None => Item { fits: found.is_none(), ..Item::new(self.item_name(), "absent", found) },
             Some(content) => {
-                let wanted = format!("{} {:04o} {}:{}", self.shown(&sha256(content), key), self.mode, self.owner, self.group);
+                let wanted =
+                    format!("{} {:04o} {}:{}", self.shown(&sha256(content), key), self.mode, self.owner, self.group);
                 Item::new(self.item_name(), wanted, found)
             }
         })
@@ -107,7 +108,7 @@ impl Target {
     ///
     /// # Errors
     /// `owner_unknown`, or `io`.
-    pub fn write(&self, machine: &Machine) -> Result<(), Failure> {
+    pub(super) fn write(&self, machine: &Machine) -> Result<(), Failure> {
         let path = machine.path(&self.path);
         let Some(content) = &self.content else {
             return match std::fs::remove_file(&path) {

@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 8;
 
 /// One observed item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub(super) struct Item {
     /// `package slurmd`, `file /etc/chrony/chrony.conf`, `sysctl vm.swappiness`…
     pub name: String,
     pub wanted: String,
@@ -25,7 +25,7 @@ pub struct Item {
 
 impl Item {
     /// An item that fits when it is literally as wanted.
-    pub fn new(name: impl Into<String>, wanted: impl Into<String>, found: Option<String>) -> Self {
+    pub(super) fn new(name: impl Into<String>, wanted: impl Into<String>, found: Option<String>) -> Self {
         let (name, wanted) = (name.into(), wanted.into());
         let fits = found.as_ref() == Some(&wanted);
         Self { name, wanted, found, fits, by_reboot: false }
@@ -33,7 +33,7 @@ impl Item {
 }
 
 /// What a dry run says: nothing was touched.
-pub fn forecast(plan: &ConvergePlan, items: &[Item]) -> ConvergeReport {
+pub(super) fn forecast(plan: &ConvergePlan, items: &[Item]) -> ConvergeReport {
     let differs = |item: &Item| ItemReport {
         item: item.name.clone(),
         outcome: if item.fits { ItemOutcome::Unchanged } else { ItemOutcome::Differs },
@@ -47,7 +47,7 @@ pub fn forecast(plan: &ConvergePlan, items: &[Item]) -> ConvergeReport {
 ///
 /// # Errors
 /// `not_converged` when anything still differs that no reboot will mend: a program said it did what it did not.
-pub fn conclude(plan: &ConvergePlan, before: &[Item], after: &[Item]) -> Result<ConvergeReport, Failure> {
+pub(super) fn conclude(plan: &ConvergePlan, before: &[Item], after: &[Item]) -> Result<ConvergeReport, Failure> {
     let stuck: Vec<String> = after.iter().filter(|item| !item.fits && !item.by_reboot).map(difference).collect();
     if !stuck.is_empty() {
         let more = stuck.len().saturating_sub(NAMED_MAX);

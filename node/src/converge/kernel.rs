@@ -21,7 +21,7 @@ const BOOT_FILES_TIMEOUT: Duration = Duration::from_secs(900);
 ///
 /// # Errors
 /// `io`.
-pub fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failure> {
     let mut items = Vec::new();
     for (key, value) in &plan.sysctl {
         let found = machine.read(&sysctl_path(key), FILE_MAX).ok().flatten();
@@ -55,7 +55,7 @@ pub fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failur
 ///
 /// # Errors
 /// `module_failed`, `sysctl_failed`.
-pub fn apply(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
     for name in plan.modules_load.iter().filter(|name| !is_loaded(machine, name)) {
         machine.output(cx, "module_failed", &["modprobe", "--", name], MODPROBE_TIMEOUT)?;
     }
@@ -75,7 +75,12 @@ pub fn apply(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<
 ///
 /// # Errors
 /// `grub_failed`, `initramfs_failed`.
-pub fn apply_boot(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn apply_boot(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    pending: &Pending,
+    cx: &JobContext,
+) -> Result<(), Failure> {
     if pending.paths.contains(managed::GRUB) {
         cx.progress("writes the boot menu", None, None, None);
         machine.output(cx, "grub_failed", &["update-grub"], BOOT_FILES_TIMEOUT)?;
@@ -110,7 +115,7 @@ fn module_of(path: &str) -> Option<String> {
 ///
 /// # Errors
 /// `io`.
-pub fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failure> {
+pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failure> {
     let bytes = machine.read("/proc/cmdline", FILE_MAX)?.ok_or_else(|| retryable("io", "/proc is not mounted"))?;
     Ok(String::from_utf8_lossy(&bytes).split_whitespace().map(str::to_owned).collect())
 }

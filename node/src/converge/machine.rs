@@ -15,25 +15,25 @@ const ACCOUNTS_MAX: u64 = 16 << 20;
 
 /// Where it is, and how long it waits for others.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub(crate) struct Machine {
     root: PathBuf,
     /// How long another package manager may hold its lock before we give up.
-    pub lock_wait: Duration,
+    pub(crate) lock_wait: Duration,
 }
 
 impl Machine {
     /// The system muster-node runs on.
-    pub fn host() -> Self {
+    pub(crate) fn host() -> Self {
         Self::at(paths::at("/"))
     }
 
     /// A system below a folder.
-    pub fn at(root: impl Into<PathBuf>) -> Self {
+    pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), lock_wait: Duration::from_secs(300) }
     }
 
     /// An absolute path of that system, as we reach it.
-    pub fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
@@ -41,7 +41,7 @@ impl Machine {
     ///
     /// # Errors
     /// `io`, also when it is longer than `max`.
-    pub fn read(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>, Failure> {
+    pub(crate) fn read(&self, path: &str, max: u64) -> Result<Option<Vec<u8>>, Failure> {
         match files::read_capped(&self.path(path), max) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -53,7 +53,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`tool::run`].
-    pub fn run(&self, cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
+    pub(crate) fn run(&self, cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
         if self.root.as_os_str() == "/" {
             return tool::run(cx, call);
         }
@@ -66,7 +66,13 @@ impl Machine {
     ///
     /// # Errors
     /// `code` with the end of what it said, when it ends otherwise.
-    pub fn output(&self, cx: &JobContext, code: &str, argv: &[&str], timeout: Duration) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn output(
+        &self,
+        cx: &JobContext,
+        code: &str,
+        argv: &[&str],
+        timeout: Duration,
+    ) -> Result<Vec<u8>, Failure> {
         let done = self.run(cx, &Call { argv, timeout: Some(timeout), ..Call::default() })?;
         match done.status.success() {
             true => Ok(done.stdout),
@@ -81,7 +87,7 @@ impl Machine {
     ///
     /// # Errors
     /// `io`.
-    pub fn account_id(&self, database: &str, name: &str) -> Result<Option<u32>, Failure> {
+    pub(crate) fn account_id(&self, database: &str, name: &str) -> Result<Option<u32>, Failure> {
         self.account(database, |fields| fields.first() == Some(&name)).map(|found| found.map(|(_, id)| id))
     }
 
@@ -89,7 +95,7 @@ impl Machine {
     ///
     /// # Errors
     /// `io`.
-    pub fn account_name(&self, database: &str, id: u32) -> Result<String, Failure> {
+    pub(crate) fn account_name(&self, database: &str, id: u32) -> Result<String, Failure> {
         let number = id.to_string();
         let found = self.account(database, |fields| fields.get(2) == Some(&number.as_str()))?;
         Ok(found.map_or(number, |(name, _)| name))

@@ -9,14 +9,14 @@ use muster_core::wire::node::Failure;
 use super::file::Target;
 use crate::failure::fatal;
 
-pub const SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
-pub const PREFERENCES: &str = "/etc/apt/preferences.d/muster";
-pub const BLACKLIST: &str = "/etc/modprobe.d/muster.conf";
-pub const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
+pub(super) const SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
+pub(super) const PREFERENCES: &str = "/etc/apt/preferences.d/muster";
+pub(super) const BLACKLIST: &str = "/etc/modprobe.d/muster.conf";
+pub(super) const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
 const HEADER: &str = "# Written by muster-node from the stack's plan; changes here are undone.\n";
 
 /// What apt needs before packages are touched.
-pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
+pub(super) fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
     vec![Target::ours(SOURCES, Some(sources(plan))), Target::ours(PREFERENCES, Some(preferences(plan)))]
 }
 
@@ -24,13 +24,14 @@ pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
 ///
 /// # Errors
 /// `bad_plan`.
-pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
+pub(super) fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
     let mut targets = plan.files.iter().map(Target::planned).collect::<Result<Vec<_>, _>>()?;
     let sysctl = plan.sysctl.iter().map(|(key, value)| format!("{key} = {value}"));
     let modules = plan.modules_load.iter().cloned();
     // `blacklist` keeps aliases from loading it, `install` everybody else who asks by name (modprobe.d(5)).
     let blacklist = plan.modules_blacklist.iter().map(|name| format!("blacklist {name}\ninstall {name} /bin/false"));
-    let limits = plan.limits.iter().map(|limit| format!("{} {} {} {}", limit.domain, limit.kind, limit.item, limit.value));
+    let limits =
+        plan.limits.iter().map(|limit| format!("{} {} {} {}", limit.domain, limit.kind, limit.item, limit.value));
     targets.push(Target::ours("/etc/sysctl.d/90-muster.conf", lines(sysctl)));
     targets.push(Target::ours("/etc/modules-load.d/muster.conf", lines(modules)));
     targets.push(Target::ours(BLACKLIST, lines(blacklist)));
@@ -43,9 +44,9 @@ pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
     Ok(targets)
 }
 
-/// The bundle is signed by nobody: apt is told to take it, and every package is held against the plan's digests before dpkg sees it.
+/// `/` as the suite makes apt ask for `<repository>/Packages`; `./` would make it `<repository>/./Packages`. The bundle is signed by nobody: apt is told to take it, and every package is held against the plan's digests before dpkg sees it.
 fn sources(plan: &ConvergePlan) -> String {
-    format!("{HEADER}deb [trusted=yes] {}/ ./\n", plan.repository.trim_end_matches('/'))
+    format!("{HEADER}deb [trusted=yes] {}/ /\n", plan.repository.trim_end_matches('/'))
 }
 
 /// The whole set at 1001, above what is installed and above every other source: an upgrade by hand cannot split it.

@@ -16,7 +16,7 @@ const MAX: u64 = 1 << 20;
 /// The debts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pending {
+pub(super) struct Pending {
     /// Packages that change: units they own are to be restarted.
     pub packages: BTreeSet<String>,
     /// Paths that change: units that name them are to be restarted.
@@ -28,24 +28,24 @@ impl Pending {
     ///
     /// # Errors
     /// `io`, or `malformed`.
-    pub fn load(machine: &Machine) -> Result<Self, Failure> {
+    pub(super) fn load(machine: &Machine) -> Result<Self, Failure> {
         Ok(files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default())
     }
 
     /// Whether nothing is owed.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.packages.is_empty() && self.paths.is_empty()
     }
 
     /// # Errors
     /// `io`.
-    pub fn store(&self, machine: &Machine) -> Result<(), Failure> {
+    pub(super) fn store(&self, machine: &Machine) -> Result<(), Failure> {
         files::write_json(&machine.path(PATH), 0o600, self)
     }
 
     /// # Errors
     /// `io`.
-    pub fn clear(machine: &Machine) -> Result<(), Failure> {
+    pub(super) fn clear(machine: &Machine) -> Result<(), Failure> {
         match std::fs::remove_file(machine.path(PATH)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(PATH)(error)),
             _ => Ok(()),

@@ -23,17 +23,17 @@ const ENABLED: [&str; 6] = ["enabled", "enabled-runtime", "linked", "alias", "st
 
 /// How a unit is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unit {
-    pub load: String,
-    pub active: String,
-    pub file: String,
+pub(crate) struct Unit {
+    pub(crate) load: String,
+    pub(crate) active: String,
+    pub(crate) file: String,
 }
 
 /// The plan's units against systemd's answer.
 ///
 /// # Errors
 /// `systemd_unreadable` when systemd does not answer.
-pub fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<Item>, Failure> {
     let units = observe(machine, plan, cx)?;
     Ok(plan.services.iter().map(|service| item(service, units.get(&unit_name(&service.name)))).collect())
 }
@@ -69,7 +69,11 @@ fn is_enabled(service: &ServiceItem, unit: &Unit) -> bool {
 ///
 /// # Errors
 /// `systemd_unreadable`.
-pub fn observe(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<BTreeMap<String, Unit>, Failure> {
+pub(crate) fn observe(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    cx: &JobContext,
+) -> Result<BTreeMap<String, Unit>, Failure> {
     if plan.services.is_empty() {
         return Ok(BTreeMap::new());
     }
@@ -102,7 +106,7 @@ fn parse(answer: &str) -> Vec<Unit> {
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
-pub fn apply(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
     if plan.services.is_empty() {
         return Ok(());
     }
@@ -171,7 +175,19 @@ fn units_of(machine: &Machine, packages: &BTreeSet<String>) -> BTreeSet<String> 
 
 /// systemd's own reading: a name without a suffix is a service.
 fn unit_name(name: &str) -> String {
-    let kinds = [".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope", ".swap", ".automount", ".device"];
+    let kinds = [
+        ".service",
+        ".socket",
+        ".timer",
+        ".target",
+        ".mount",
+        ".path",
+        ".slice",
+        ".scope",
+        ".swap",
+        ".automount",
+        ".device",
+    ];
     match kinds.iter().any(|kind| name.ends_with(kind)) {
         true => name.to_owned(),
         false => format!("{name}.service"),

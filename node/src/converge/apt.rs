@@ -1,0 +1,288 @@
+//! Packages: the whole set in one apt transaction, from the bundle and nothing else.
+//!
+//! apt runs with a configuration of its own, so that no source, preference, hook or proxy of the image is consulted. It only downloads at first; every
+//! package is then held against the plan's digests, and dpkg sees nothing that does not match.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::time::Duration;
+
+use muster_core::stacks::{ConvergePlan, LockedPackage};
+use muster_core::values::Digest;
+use muster_core::wire::node::Failure;
+use sha2::{Digest as _, Sha256};
+
+use super::dpkg::{self, Database, State};
+use super::machine::Machine;
+use super::managed;
+use crate::failure::{fatal, io, retryable};
+use crate::files;
+use crate::job::JobContext;
+use crate::tool::{self, Call, Finished};
+
+const STATE: &str = "/var/lib/muster/apt";
+const CONFIGURATION: &str = "/var/lib/muster/apt/apt.conf";
+const ARCHIVES: &str = "/var/lib/muster/apt/archives";
+/// `dpkg --configure -a` after a kill; triggers of a kernel package alone take minutes on an emulated machine.
+const HEAL_TIMEOUT: Duration = Duration::from_secs(900);
+const ASK_TIMEOUT: Duration = Duration::from_secs(120);
+/// What a package takes once unpacked, as a multiple of its xz-compressed size: three to four is usual, and the old version goes only afterwards.
+const UNPACKED: u64 = 4;
+/// Kept free on every file system we fill.
+const SPARE: u64 = 64 << 20;
+
+/// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
+const APT_CONF: &str = r#"Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Dir::Etc::sourcelist "/etc/apt/sources.list.d/muster.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/etc/apt/preferences.d/muster";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State::lists "/var/lib/muster/apt/lists";
+Dir::Cache "/var/lib/muster/apt/cache";
+Dir::Cache::archives "/var/lib/muster/apt/archives";
+APT::Sandbox::User "root";
+APT::Install-Recommends "false";
+APT::Get::Assume-Yes "true";
+APT::Get::allow-downgrades "true";
+APT::Get::allow-change-held-packages "true";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Acquire::http::Timeout "30";
+DPkg::Lock::Timeout "300";
+DPkg::Options { "--force-confdef"; "--force-confold"; };
+Dpkg::Use-Pty "false";
+"#;
+
+/// Nobody is there to answer questions, and the bundle is reached without a proxy.
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("APT_CONFIG", CONFIGURATION),
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("APT_LISTCHANGES_FRONTEND", "none"),
+    ("NEEDRESTART_SUSPEND", "1"),
+    ("http_proxy", ""),
+    ("no_proxy", "*"),
+];
+
+/// Brings the packages of the plan in, and those it does not want out.
+///
+/// # Errors
+/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`.
+pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+    dpkg::wait_for_locks(machine, cx)?;
+    let _quiet = NoServiceStarts::begin(machine)?;
+    heal(machine, cx)?;
+    let database = Database::read(machine)?;
+    let incoming: Vec<&LockedPackage> = plan.packages.iter().filter(|package| !is_there(&database, package)).collect();
+    let outgoing: Vec<String> =
+        plan.absent.iter().filter(|name| database.has(name)).map(|name| format!("{name}-")).collect();
+    if incoming.is_empty() && outgoing.is_empty() {
+        return Ok(());
+    }
+    check_space(machine, &incoming)?;
+    prepare(machine)?;
+    cx.progress("reads the bundle's index", None, None, None);
+    apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
+
+    let tuple: Vec<String> =
+        plan.packages.iter().map(|package| format!("{}={}", package.name, package.version)).collect();
+    let mut install = vec!["--purge", "install"];
+    install.extend(tuple.iter().chain(&outgoing).map(String::as_str));
+    let with = |option: &'static str| -> Vec<&str> { std::iter::once(option).chain(install.iter().copied()).collect() };
+    let forecast = apt(machine, cx, "packages_unresolvable", &with("--simulate"))?;
+    refuse_unplanned(plan, &String::from_utf8_lossy(&forecast.stdout))?;
+
+    let bytes = incoming.iter().map(|package| package.size).sum();
+    cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
+    apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
+    verify(machine, plan)?;
+    let (come, go) = (incoming.len(), outgoing.len());
+    cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
+    // A cancelled job must not kill dpkg in the middle: only the deadline does.
+    let steady = JobContext::foreground(cx.remaining());
+    apt(machine, &steady, "packages_failed", &with("--no-download"))?;
+    // They are in the agent's bundle; here they would only fill the disk.
+    std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))
+}
+
+fn is_there(database: &Database, package: &LockedPackage) -> bool {
+    let found = database.find(&package.name, &package.arch);
+    found.is_some_and(|found| found.state == State::Installed && found.version == package.version)
+}
+
+/// Finishes what a killed dpkg left. It need not succeed: what still lacks a dependency is mended by the transaction itself.
+fn heal(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
+    if !Database::read(machine)?.interrupted {
+        return Ok(());
+    }
+    cx.log("an earlier package transaction was interrupted: dpkg finishes it first");
+    let argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"];
+    let call = Call { argv: &argv, env: &ENVIRONMENT, timeout: Some(HEAL_TIMEOUT), ..Call::default() };
+    let done = machine.run(&JobContext::foreground(cx.remaining()), &call)?;
+    if !done.status.success() {
+        cx.log(&format!("dpkg could not finish all of it yet: {}", tool::tail(&done.stderr, 400)));
+    }
+    Ok(())
+}
+
+fn prepare(machine: &Machine) -> Result<(), Failure> {
+    for folder in ["lists/partial", "cache", "archives/partial"] {
+        std::fs::create_dir_all(machine.path(&format!("{STATE}/{folder}"))).map_err(io(STATE))?;
+    }
+    files::write_durably(&machine.path(CONFIGURATION), 0o644, APT_CONF.as_bytes()).map_err(io(CONFIGURATION))
+}
+
+/// Before anything is fetched: a disk that fills up under dpkg leaves half a transaction.
+fn check_space(machine: &Machine, incoming: &[&LockedPackage]) -> Result<(), Failure> {
+    let download: u64 = incoming.iter().map(|package| package.size).sum();
+    for (path, need) in [("/var/lib", download), ("/", download.saturating_mul(UNPACKED + 1))] {
+        let stats = nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
+        let free = u64::from(stats.blocks_available()).saturating_mul(stats.fragment_size());
+        if free < need.saturating_add(SPARE) {
+            let mib = |bytes: u64| bytes >> 20;
+            let message = format!(
+                "{} MiB are free on {path}; the packages need about {} MiB there",
+                mib(free),
+                mib(need + SPARE)
+            );
+            return Err(fatal("disk_full", message));
+        }
+    }
+    Ok(())
+}
+
+/// Runs apt-get with our configuration.
+fn apt(machine: &Machine, cx: &JobContext, code: &str, arguments: &[&str]) -> Result<Finished, Failure> {
+    let argv: Vec<&str> = std::iter::once("apt-get").chain(arguments.iter().copied()).collect();
+    let timeout = (arguments.first() == Some(&"--simulate")).then_some(ASK_TIMEOUT);
+    let done = machine.run(cx, &Call { argv: &argv, env: &ENVIRONMENT, timeout, ..Call::default() })?;
+    if done.status.success() {
+        return Ok(done);
+    }
+    let output = [done.stdout.as_slice(), done.stderr.as_slice()].concat();
+    let said = String::from_utf8_lossy(&output);
+    let mut reasons: Vec<&str> = said.lines().filter(|line| is_reason(line)).map(str::trim).collect();
+    reasons.dedup();
+    let reason = match reasons.is_empty() {
+        true => tool::tail(&output, 600),
+        false => reasons[reasons.len().saturating_sub(10)..].join(" | "),
+    };
+    match said.contains("No space left on device") || said.contains("don't have enough free space") {
+        true => Err(fatal("disk_full", format!("apt-get {}: {reason}", arguments[0]))),
+        false => Err(retryable(code, format!("apt-get {} ended with {}: {reason}", arguments[0], done.status))),
+    }
+}
+
+fn is_reason(line: &str) -> bool {
+    let prefixes = ["E: ", "Err:", "dpkg: error", "dpkg (subprocess): "];
+    prefixes.iter().any(|prefix| line.starts_with(prefix)) || line.contains("Depends:")
+}
+
+/// apt may solve a tuple by removing something else, or by taking what nobody asked for. Both are refused before anything is touched.
+fn refuse_unplanned(plan: &ConvergePlan, forecast: &str) -> Result<(), Failure> {
+    let wanted: BTreeMap<&str, &str> =
+        plan.packages.iter().map(|package| (package.name.as_str(), package.version.as_str())).collect();
+    let mut unplanned = Vec::new();
+    for line in forecast.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (Some(verb), Some(name)) = (words.first(), words.get(1)) else { continue };
+        let name = name.split(':').next().unwrap_or(name);
+        // `Inst hello [2.9] (2.10 localhost [amd64])`: the new version opens the parenthesis.
+        let version = words.iter().find_map(|word| word.strip_prefix('(')).unwrap_or_default();
+        match *verb {
+            "Remv" | "Purg" if !plan.absent.iter().any(|absent| absent == name) => {
+                unplanned.push(format!("remove {name}"))
+            }
+            "Inst" if wanted.get(name) != Some(&version) => unplanned.push(format!("install {name} {version}")),
+            _ => {}
+        }
+    }
+    match unplanned.is_empty() {
+        true => Ok(()),
+        false => {
+            let shown = unplanned[..unplanned.len().min(10)].join(", ");
+            Err(fatal(
+                "unplanned_change",
+                format!("apt would also {shown}: the lock is not a whole set for this image"),
+            ))
+        }
+    }
+}
+
+/// Every archive that apt fetched must be one of the plan's, byte for byte.
+fn verify(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
+    let known: Vec<&Digest> = plan.packages.iter().map(|package| &package.sha256).collect();
+    let folder = std::fs::read_dir(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
+    for entry in folder {
+        let entry = entry.map_err(io(ARCHIVES))?;
+        let path = entry.path();
+        if path.extension().is_none_or(|extension| extension != "deb") {
+            continue;
+        }
+        let digest = digest_of(&path).map_err(io(path.display()))?;
+        if !known.contains(&&digest) {
+            // Left there it would be taken again by the next attempt.
+            let _ = std::fs::remove_file(&path);
+            let name = entry.file_name().to_string_lossy().into_owned();
+            return Err(retryable(
+                "digest_mismatch",
+                format!("{name} from the bundle is {digest}, which is not in the lock"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn digest_of(path: &std::path::Path) -> std::io::Result<Digest> {
+    let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(Digest(hasher.finalize().into())),
+            count => hasher.update(&chunk[..count]),
+        }
+    }
+}
+
+/// While packages are unpacked their services must not start: their configuration comes after them. invoke-rc.d and deb-systemd-invoke ask this
+/// program, and 101 is "not allowed". Units that run are not stopped either; converge restarts those of the plan at the end.
+struct NoServiceStarts {
+    path: std::path::PathBuf,
+    saved: std::path::PathBuf,
+}
+
+const POLICY: &[u8] = b"#!/bin/sh\n# Written by muster-node while it installs packages.\nexit 101\n";
+
+impl NoServiceStarts {
+    /// A policy of the image is put aside; ours, left by a run that was killed, is taken over.
+    fn begin(machine: &Machine) -> Result<Self, Failure> {
+        let path = machine.path("/usr/sbin/policy-rc.d");
+        let saved = machine.path("/usr/sbin/policy-rc.d.before-muster");
+        if std::fs::read(&path).is_ok_and(|content| content != POLICY) {
+            std::fs::rename(&path, &saved).map_err(io(path.display()))?;
+        }
+        let guard = Self { path, saved };
+        files::write_durably(&guard.path, 0o755, POLICY).map_err(io(guard.path.display()))?;
+        Ok(guard)
+    }
+}
+
+impl Drop for NoServiceStarts {
+    fn drop(&mut self) {
+        // Left behind it only keeps later packages from starting their services; the next converge takes it away.
+        let restored = if self.saved.exists() {
+            std::fs::rename(&self.saved, &self.path)
+        } else {
+            std::fs::remove_file(&self.path)
+        };
+        let _ = restored;
+    }
+}
+
+/// Writes the bundle's source and the pins.
+///
+/// # Errors
+/// `io`.
+pub(super) fn write_sources(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
+    managed::apt_files(plan).iter().try_for_each(|target| target.write(machine))
+}

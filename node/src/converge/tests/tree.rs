@@ -1,0 +1,162 @@
+//! A minimal Debian 12 in a folder: built once, kept in the cache, unpacked per test and removed with it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::converge::machine::Machine;
+
+/// A stand-in for systemctl: units are files, changes are a log.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+state=/var/lib/units
+mkdir -p $state
+words=
+for word in "$@"; do case $word in --*) ;; *) words="$words $word" ;; esac; done
+set -- $words
+verb=$1; shift
+[ "$verb" = show ] || { echo "$verb${1:+ $1}" >>/var/log/units; }
+for unit in "$@"; do
+    case $verb in
+    show)
+        load=not-found; active=inactive; file=
+        [ ! -e /lib/systemd/system/$unit ] || { load=loaded; file=disabled; }
+        [ ! -e $state/$unit.enabled ] || file=enabled
+        [ ! -e $state/$unit.active ] || active=active
+        printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n\n' $unit $load $active $file ;;
+    enable) touch $state/$unit.enabled ;;
+    disable) rm -f $state/$unit.enabled ;;
+    start | restart)
+        rm -f $state/$unit.active
+        [ ! -e $state/$unit.broken ] || { echo "Job for $unit failed." >&2; exit 1; }
+        touch $state/$unit.active ;;
+    stop) rm -f $state/$unit.active ;;
+    esac
+done
+"#;
+const PROGRAMS: [(&str, &str); 4] = [
+    ("/usr/bin/systemctl", SYSTEMCTL),
+    ("/usr/bin/journalctl", "#!/bin/sh\necho it is broken\n"),
+    ("/usr/sbin/update-grub", "#!/bin/sh\necho update-grub >>/var/log/grub\n"),
+    // As init-system-helpers' own: it asks policy-rc.d before it starts anything.
+    (
+        "/usr/sbin/start-service",
+        "#!/bin/sh\n/usr/sbin/policy-rc.d \"$1\" start; [ $? = 101 ] || echo \"$1 started by its package\" >>/var/log/starts\n",
+    ),
+];
+
+/// An unpacked tree.
+pub(super) struct Tree {
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    /// `None`, with the reason on stderr, where this machine cannot enter or build one.
+    pub(super) fn unpack() -> Option<Self> {
+        let archive = match archive() {
+            Ok(archive) => archive,
+            Err(why) => {
+                eprintln!("not run: {why}");
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let status = Command::new("tar").arg("-C").arg(folder.path()).arg("-xf").arg(archive).status().expect("tar");
+        assert!(status.success(), "the tree is unpacked");
+        let tree = Self { folder };
+        for (path, text) in PROGRAMS {
+            tree.write(path, text);
+            std::fs::set_permissions(tree.path(path), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        }
+        // The kernel's files, as plain files: what is written is what is read.
+        for (path, text) in [("/proc/sys/vm/swappiness", "60\n"), ("/proc/cmdline", "quiet\n"), ("/var/log/starts", "")]
+        {
+            tree.write(path, text);
+        }
+        Some(tree)
+    }
+
+    pub(super) fn machine(&self) -> Machine {
+        Machine::at(self.folder.path())
+    }
+
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path.trim_start_matches('/'))
+    }
+
+    pub(super) fn write(&self, path: &str, text: &str) {
+        std::fs::create_dir_all(self.path(path).parent().expect("a parent")).expect("a folder");
+        std::fs::write(self.path(path), text).expect("a file");
+    }
+
+    pub(super) fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    pub(super) fn remove(&self, path: &str) {
+        std::fs::remove_file(self.path(path)).expect("a file to remove");
+    }
+
+    /// Runs a program in the tree and gives all it said.
+    pub(super) fn output(&self, argv: &[&str]) -> String {
+        let done = Command::new("chroot").arg(self.folder.path()).args(argv).output().expect("chroot");
+        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+    }
+
+    pub(super) fn wait_for(&self, path: &str) {
+        let started = Instant::now();
+        while !self.path(path).exists() {
+            assert!(started.elapsed() < Duration::from_secs(30), "{path} never came");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// `kill -9` of every process whose root is this tree: apt, dpkg and its scripts at once, as a power cut would.
+    pub(super) fn kill_everything(&self) -> usize {
+        let inside = self.processes();
+        inside.iter().for_each(|pid| _ = kill(Pid::from_raw(*pid), Signal::SIGKILL));
+        inside.len()
+    }
+
+    fn processes(&self) -> Vec<i32> {
+        let root = self.folder.path().canonicalize().expect("a root");
+        let all = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/root")).is_ok_and(|link| link == root)).collect()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.kill_everything();
+    }
+}
+
+/// The cached archive, built at first: half a minute, and only then a mirror is needed.
+fn archive() -> Result<PathBuf, String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err("a chroot needs root".into());
+    }
+    let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/tests");
+    std::fs::create_dir_all(&cache).map_err(|error| error.to_string())?;
+    let archive = cache.join("bookworm-minbase.tar");
+    // Tests are processes of their own: the first one builds, the others wait.
+    let lock = std::fs::File::create(cache.join("bookworm-minbase.lock")).map_err(|error| error.to_string())?;
+    lock.lock().map_err(|error| error.to_string())?;
+    if !archive.exists() {
+        let building = cache.join("bookworm-minbase.new.tar");
+        let built = Command::new("timeout")
+            .args(["300", "mmdebstrap", "--quiet", "--variant=minbase", "bookworm"])
+            .arg(&building)
+            .status()
+            .map_err(|error| format!("mmdebstrap: {error}"))?;
+        if !built.success() {
+            return Err("mmdebstrap could not build a tree; is there a mirror?".into());
+        }
+        std::fs::rename(&building, &archive).map_err(|error| error.to_string())?;
+    }
+    Ok(archive)
+}
