@@ -118,7 +118,7 @@ async fn wait_for_text(path: &Path, text: &str) {
 
 /// Processes working in a directory: every QEMU works in its machine's.
 fn processes_of(dir: &Path) -> Vec<String> {
-    let pids = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let inside = |path: &std::path::PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir));
     pids.filter(inside).map(|path| path.display().to_string()).collect()
 }

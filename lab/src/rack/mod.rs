@@ -3,6 +3,7 @@
 //! One process owns a rack. When it ends by [`Rack::close`] or by being dropped, nothing stays in the system; when it is killed,
 //! [`clean`] on the same directory, or the next start, removes what stayed.
 
+mod enclosure; // A daemon with a /run of its own
 mod forward; // A door into the namespace
 mod ip; // Running `ip`
 mod lease; // Who owns the directory
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use muster_core::clock::Clock;
 
+pub(crate) use enclosure::Enclosure;
 pub use forward::Forwarder;
 pub(crate) use lease::write_atomically;
 pub use lease::{Cleaned, clean};

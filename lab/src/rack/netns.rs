@@ -35,7 +35,7 @@ impl Netns {
         &self.name
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         Path::new("/run/netns").join(&self.name)
     }
 

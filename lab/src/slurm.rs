@@ -1,1 +1,0 @@
-//! munged and slurmctld inside the namespace.
