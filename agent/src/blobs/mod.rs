@@ -1,1 +1,227 @@
-//! placeholder
+//! Content-addressed files: images, kernels, bundles. A blob that is there is whole and is what its name says; it can be lost and fetched again.
+
+mod fetch; // One verified download from the server
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use muster_core::values::Digest;
+use sha2::{Digest as _, Sha256};
+use tokio::fs::{self, File};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
+
+pub use self::fetch::{BlobSource, FetchError};
+
+const CHUNK: usize = 256 << 10;
+/// A part file this old was left by a process that died.
+const STALE_PART: Duration = Duration::from_secs(24 * 3600);
+
+/// The blobs under one directory, `<dir>/sha256/<hex>`. Clones share one set of downloads.
+#[derive(Clone, Debug)]
+pub struct BlobCache {
+    dir: Arc<PathBuf>,
+    downloads: Arc<Mutex<HashMap<Digest, Weak<Download>>>>,
+}
+
+/// A blob, open for reading.
+#[derive(Debug)]
+pub struct Blob {
+    pub digest: Digest,
+    pub size: u64,
+    pub file: File,
+}
+
+/// How far a download is, in bytes; the total where the server says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    pub done: u64,
+    pub total: Option<u64>,
+}
+
+/// One download, which all who want its blob share: one holds the turn and fetches, the others watch.
+#[derive(Debug, Default)]
+struct Download {
+    turn: tokio::sync::Mutex<()>,
+    fetched: watch::Sender<Fetched>,
+}
+
+impl BlobCache {
+    /// Opens the cache at a directory, which is made, and clears what dead processes left half-written.
+    pub async fn at(dir: impl Into<PathBuf>) -> io::Result<Self> {
+        let dir = dir.into();
+        fs::create_dir_all(dir.join("sha256")).await?;
+        let mut entries = fs::read_dir(dir.join("sha256")).await?;
+        while let Some(entry) = entries.next_entry().await? {
+            let modified = entry.metadata().await?.modified()?;
+            let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+            if entry.file_name().to_string_lossy().ends_with(".part") && age > STALE_PART {
+                fs::remove_file(entry.path()).await?;
+            }
+        }
+        Ok(Self { dir: Arc::new(dir), downloads: Arc::default() })
+    }
+
+    /// Where a blob is, or would be.
+    pub fn path(&self, digest: Digest) -> PathBuf {
+        self.dir.join("sha256").join(digest.hex())
+    }
+
+    /// Opens a blob; `None` when it is not here.
+    pub async fn open(&self, digest: Digest) -> io::Result<Option<Blob>> {
+        match File::open(self.path(digest)).await {
+            Ok(file) => Ok(Some(Blob { digest, size: file.metadata().await?.len(), file })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a small blob into memory; one larger than `most` bytes is an error.
+    pub async fn read(&self, digest: Digest, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(blob) = self.open(digest).await? else { return Ok(None) };
+        if blob.size > most {
+            return Err(io::Error::other(format!("blob {digest} has {} bytes, more than {most}", blob.size)));
+        }
+        let mut bytes = Vec::new();
+        blob.file.take(most).read_to_end(&mut bytes).await?;
+        Ok(Some(bytes))
+    }
+
+    /// Opens a blob, fetching it when it is not here. All who ask for the same blob share one download, and all are told its progress; when the one
+    /// who fetches gives up, the next takes over.
+    pub async fn ensure(
+        &self,
+        digest: Digest,
+        source: &BlobSource,
+        progress: impl Fn(Fetched) + Send + Sync,
+    ) -> Result<Blob, FetchError> {
+        if let Some(blob) = self.open(digest).await? {
+            return Ok(blob);
+        }
+        let download = self.download(digest);
+        let mut fetched = download.fetched.subscribe();
+        let turn = download.turn.lock();
+        tokio::pin!(turn);
+        let _turn = loop {
+            tokio::select! {
+                biased;
+                turn = &mut turn => break turn,
+                Ok(()) = fetched.changed() => progress(*fetched.borrow_and_update()),
+            }
+        };
+        if let Some(blob) = self.open(digest).await? {
+            return Ok(blob);
+        }
+        let told = |so_far| {
+            download.fetched.send_replace(so_far);
+            progress(so_far);
+        };
+        let mut draft = self.draft().await?;
+        fetch::download(&mut draft, digest, source, &told).await?;
+        draft.keep(digest).await?;
+        self.open(digest).await?.ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
+    }
+
+    /// Puts a local file's content into the cache and tells its digest.
+    pub async fn put_file(&self, path: &Path) -> io::Result<Digest> {
+        let mut file = File::open(path).await?;
+        let mut draft = self.draft().await?;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let length = file.read(&mut chunk).await?;
+            if length == 0 {
+                break;
+            }
+            draft.write(&chunk[..length]).await?;
+        }
+        let digest = draft.digest();
+        draft.keep(digest).await?;
+        Ok(digest)
+    }
+
+    /// Puts bytes into the cache and tells their digest.
+    pub async fn put_bytes(&self, bytes: &[u8]) -> io::Result<Digest> {
+        let mut draft = self.draft().await?;
+        draft.write(bytes).await?;
+        let digest = draft.digest();
+        draft.keep(digest).await?;
+        Ok(digest)
+    }
+
+    fn download(&self, digest: Digest) -> Arc<Download> {
+        let mut downloads = self.downloads.lock().unwrap_or_else(PoisonError::into_inner);
+        downloads.retain(|_, download| download.strong_count() > 0);
+        let shared = downloads.get(&digest).and_then(Weak::upgrade);
+        shared.unwrap_or_else(|| {
+            let download = Arc::new(Download::default());
+            downloads.insert(digest, Arc::downgrade(&download));
+            download
+        })
+    }
+
+    async fn draft(&self) -> io::Result<Draft> {
+        let path = self.dir.join("sha256").join(format!(".{}.part", uuid::Uuid::new_v4().simple()));
+        let file = File::options().write(true).read(true).create_new(true).open(&path).await?;
+        Ok(Draft { path, file, hasher: Sha256::new(), written: 0, kept: false })
+    }
+}
+
+/// A blob being written, under a name of its own; removed again unless it is kept.
+struct Draft {
+    path: PathBuf,
+    file: File,
+    hasher: Sha256,
+    written: u64,
+    kept: bool,
+}
+
+impl Draft {
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).await?;
+        self.hasher.update(bytes);
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Starts over, for a server that cannot continue where we are.
+    async fn clear(&mut self) -> io::Result<()> {
+        use tokio::io::AsyncSeekExt as _;
+
+        self.file.flush().await?;
+        self.file.set_len(0).await?;
+        self.file.rewind().await?;
+        self.hasher = Sha256::new();
+        self.written = 0;
+        Ok(())
+    }
+
+    fn digest(&self) -> Digest {
+        Digest(self.hasher.clone().finalize().into())
+    }
+
+    /// Gives the draft its name, durably: content first, then the name.
+    async fn keep(mut self, digest: Digest) -> io::Result<()> {
+        self.file.flush().await?;
+        self.file.sync_all().await?;
+        let dir = self.path.parent().expect("a draft lies in the cache's directory").to_owned();
+        fs::rename(&self.path, dir.join(digest.hex())).await?;
+        self.kept = true;
+        File::open(dir).await?.sync_all().await
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a half-written blob could not be removed; it goes after a day");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The cache against a small server that can break off, lie and count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, StatusCode};
+use muster_core::values::Secret;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::*;
+
+const CONTENT: &[u8] = b"an image of an operating system";
+
+/// A server for one blob; a share of the answers breaks off half-way.
+struct Server {
+    content: Vec<u8>,
+    breaks: usize,
+    asked: AtomicUsize,
+}
+
+async fn answer(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    let count = server.asked.fetch_add(1, Ordering::SeqCst);
+    if headers.get("authorization").is_none_or(|token| token != "Bearer s3cret") {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    let range = headers.get("range").map(|range| range.to_str().unwrap().to_owned());
+    let from: usize =
+        range.as_deref().map_or(0, |range| range.trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap());
+    let rest = server.content[from..].to_vec();
+    let status = if from > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let length = rest.len();
+    if count < server.breaks {
+        let half = Ok(bytes::Bytes::copy_from_slice(&rest[..length / 2]));
+        // The error comes once the half was sent: the writer flushes before it asks for more.
+        let broken = stream::iter([half]).chain(stream::once(async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Err(io::Error::other("cable out"))
+        }));
+        return (status, [("content-length", length.to_string())], Body::from_stream(broken)).into_response();
+    }
+    (status, [("content-length", length.to_string())], rest).into_response()
+}
+
+struct Bench {
+    cache: BlobCache,
+    source: BlobSource,
+    server: Arc<Server>,
+    _tasks: JoinSet<()>,
+    dir: tempfile::TempDir,
+}
+
+async fn bench(content: &[u8], breaks: usize) -> Bench {
+    let server = Arc::new(Server { content: content.to_vec(), breaks, asked: AtomicUsize::new(0) });
+    let router = Router::new().route("/agent/v1/blobs/sha256/{hex}", get(answer)).with_state(Arc::clone(&server));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let dir = tempfile::tempdir().unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let source = BlobSource { base_url, token: Secret::new("s3cret"), client };
+    Bench { cache: BlobCache::at(dir.path()).await.unwrap(), source, server, _tasks: tasks, dir }
+}
+
+fn files(bench: &Bench) -> Vec<String> {
+    let entries = std::fs::read_dir(bench.dir.path().join("sha256")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_blob_is_fetched_once_and_then_local() {
+    let bench = bench(CONTENT, 0).await;
+    let digest = Digest::of(CONTENT);
+    assert!(bench.cache.open(digest).await.unwrap().is_none());
+    let last = Mutex::new(Fetched::default());
+    let blob = bench.cache.ensure(digest, &bench.source, |fetched| *last.lock().unwrap() = fetched).await.unwrap();
+    assert_eq!(blob.size, CONTENT.len() as u64);
+    assert_eq!(*last.lock().unwrap(), Fetched { done: blob.size, total: Some(blob.size) });
+    bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+    assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(bench.cache.read(digest, 1024).await.unwrap().unwrap(), CONTENT);
+    assert!(bench.cache.read(digest, 3).await.is_err());
+}
+
+#[tokio::test]
+async fn all_who_ask_at_once_share_one_download() {
+    let bench = bench(CONTENT, 0).await;
+    let asks = (0..8).map(|_| bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()));
+    for blob in futures::future::join_all(asks).await {
+        assert_eq!(blob.unwrap().size, CONTENT.len() as u64);
+    }
+    assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_download_that_breaks_off_continues_where_it_was() {
+    let bench = bench(CONTENT, 2).await;
+    let blob = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap();
+    assert_eq!(blob.size, CONTENT.len() as u64);
+    assert_eq!(bench.server.asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn wrong_content_is_refused_and_leaves_nothing() {
+    let bench = bench(b"something else", 0).await;
+    let error = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap_err();
+    assert!(matches!(error, FetchError::WrongContent { .. }) && !error.retryable(), "{error}");
+    assert_eq!(files(&bench), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_refused_token_is_final() {
+    let mut bench = bench(CONTENT, 0).await;
+    bench.source.token = Secret::new("stale");
+    let error = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap_err();
+    assert!(matches!(error, FetchError::Refused { status: StatusCode::UNAUTHORIZED, .. }), "{error}");
+    assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_local_file_becomes_a_blob() {
+    let bench = bench(CONTENT, 0).await;
+    let path = bench.dir.path().join("image");
+    std::fs::write(&path, CONTENT).unwrap();
+    assert_eq!(bench.cache.put_file(&path).await.unwrap(), Digest::of(CONTENT));
+    assert_eq!(files(&bench), [Digest::of(CONTENT).hex()]);
+}

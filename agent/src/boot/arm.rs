@@ -1,0 +1,323 @@
+//! Armed boots: one node, one operation, one window. While a handle lives its node is given the live image, once; when it is dropped, local disk.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use muster_core::ids::NodeId;
+use muster_core::values::{Digest, Mac};
+use muster_core::wire::agent::{BootLive, Sighting};
+use muster_core::wire::node::LiveReport;
+use tokio::sync::watch;
+
+/// More NICs than any machine boots from.
+const MAX_MACS: usize = 64;
+
+/// Every boot that is armed now. Clones share one table.
+#[derive(Clone, Debug, Default)]
+pub struct ArmedBoots {
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    boots: HashMap<u64, Boot>,
+    by_mac: HashMap<Mac, u64>,
+}
+
+#[derive(Debug)]
+struct Boot {
+    node: NodeId,
+    macs: Vec<Mac>,
+    nonce: String,
+    image: LiveImage,
+    script_given: bool,
+    report: watch::Sender<Option<Result<LiveReport, BootFault>>>,
+    last_seen: watch::Sender<Option<Sighting>>,
+}
+
+/// What an armed machine is to boot, and at which address it will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveImage {
+    pub address: Ipv4Addr,
+    pub kernel: Digest,
+    pub initrd: Digest,
+}
+
+/// Why a boot could not be armed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArmError {
+    #[error("a boot needs 1 to {MAX_MACS} MAC addresses, not {0}")]
+    Macs(usize),
+    #[error("the nonce must be 32 hex digits")]
+    Nonce,
+    #[error("{mac} is armed for node {node} already; that boot must end first")]
+    Busy { mac: Mac, node: NodeId },
+}
+
+/// Why an armed boot failed: somebody used what only the one machine may use, once.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BootFault {
+    #[error(
+        "the boot script was fetched a second time, by {from}: the machine started over, or another one takes its place"
+    )]
+    SecondScript { from: Ipv4Addr },
+    #[error("a second host key was reported, by {from}: another machine may have taken this one's place")]
+    SecondReport { from: Ipv4Addr },
+    #[error("a host key was reported with this boot's nonce, by {from} as {mac}, which is not this node's")]
+    WrongMachine { from: Ipv4Addr, mac: Mac },
+}
+
+/// What a machine that asks for its script is to get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ScriptTurn {
+    /// First time in the window.
+    Armed {
+        image: LiveImage,
+        nonce: String,
+    },
+    /// It was given out before: the boot has failed now.
+    Spent,
+    NotArmed,
+}
+
+/// Why a report was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReportRefused {
+    UnknownNonce,
+    Second,
+    WrongMachine,
+}
+
+impl ArmedBoots {
+    /// Nothing is armed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Arms a boot until the handle is dropped.
+    pub fn arm(&self, node: NodeId, spec: &BootLive) -> Result<ArmedHandle, ArmError> {
+        if spec.macs.is_empty() || spec.macs.len() > MAX_MACS {
+            return Err(ArmError::Macs(spec.macs.len()));
+        }
+        if spec.nonce.len() != 32 || !spec.nonce.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(ArmError::Nonce);
+        }
+        let mut table = self.lock();
+        if let Some((mac, id)) = spec.macs.iter().find_map(|mac| table.by_mac.get(mac).map(|id| (*mac, *id))) {
+            return Err(ArmError::Busy { mac, node: table.boots[&id].node });
+        }
+        let (report, reports) = watch::channel(None);
+        let (last_seen, sightings) = watch::channel(None);
+        let id = table.next;
+        table.next += 1;
+        table.by_mac.extend(spec.macs.iter().map(|mac| (*mac, id)));
+        let image = LiveImage { address: spec.address, kernel: spec.kernel, initrd: spec.initrd };
+        let (macs, nonce) = (spec.macs.clone(), spec.nonce.clone());
+        table.boots.insert(id, Boot { node, macs, nonce, image, script_given: false, report, last_seen });
+        drop(table);
+        Ok(ArmedHandle { boots: self.clone(), id, reports, sightings })
+    }
+
+    /// What is armed for a MAC.
+    pub fn find(&self, mac: Mac) -> Option<LiveImage> {
+        let table = self.lock();
+        table.by_mac.get(&mac).map(|id| table.boots[id].image)
+    }
+
+    /// The armed boot of the machine at an address, and the MAC it was last seen with.
+    pub(super) fn find_by_address(&self, address: Ipv4Addr) -> Option<(Mac, LiveImage)> {
+        let table = self.lock();
+        let boot = table.boots.values().find(|boot| boot.image.address == address)?;
+        let seen = boot.last_seen.borrow().as_ref().map(|sighting| sighting.mac);
+        Some((seen.unwrap_or(boot.macs[0]), boot.image))
+    }
+
+    /// Takes the one script of a boot. A second call fails the boot.
+    pub(super) fn take_script(&self, mac: Mac, from: Ipv4Addr) -> ScriptTurn {
+        let mut table = self.lock();
+        let Some(boot) = table.of_mac(mac) else { return ScriptTurn::NotArmed };
+        if boot.script_given {
+            boot.fail(BootFault::SecondScript { from });
+            return ScriptTurn::Spent;
+        }
+        boot.script_given = true;
+        ScriptTurn::Armed { image: boot.image, nonce: boot.nonce.clone() }
+    }
+
+    /// Takes the one report of a boot. A second one, or one from a MAC that is not the node's, fails the boot.
+    pub(super) fn take_report(&self, report: LiveReport, from: Ipv4Addr) -> Result<(), ReportRefused> {
+        let mut table = self.lock();
+        let boot = table.boots.values_mut().find(|boot| boot.nonce.eq_ignore_ascii_case(&report.nonce));
+        let boot = boot.ok_or(ReportRefused::UnknownNonce)?;
+        if !boot.macs.contains(&report.mac) {
+            boot.fail(BootFault::WrongMachine { from, mac: report.mac });
+            return Err(ReportRefused::WrongMachine);
+        }
+        if boot.report.borrow().is_some() {
+            boot.fail(BootFault::SecondReport { from });
+            return Err(ReportRefused::Second);
+        }
+        boot.report.send_replace(Some(Ok(report)));
+        Ok(())
+    }
+
+    /// The address that the boot of a nonce must be reported from.
+    pub(super) fn address_of_nonce(&self, nonce: &str) -> Option<Ipv4Addr> {
+        let table = self.lock();
+        table.boots.values().find(|boot| boot.nonce.eq_ignore_ascii_case(nonce)).map(|boot| boot.image.address)
+    }
+
+    /// Tells the waiting job what its machine did.
+    pub(super) fn saw(&self, sighting: &Sighting) {
+        if let Some(boot) = self.lock().of_mac(sighting.mac) {
+            boot.last_seen.send_replace(Some(sighting.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Every change under the lock is whole before anything can panic.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn of_mac(&mut self, mac: Mac) -> Option<&mut Boot> {
+        let id = self.by_mac.get(&mac)?;
+        self.boots.get_mut(id)
+    }
+}
+
+impl Boot {
+    /// The first fault stays: it is the cause.
+    fn fail(&self, fault: BootFault) {
+        self.report.send_if_modified(|state| {
+            let first = !matches!(state, Some(Err(_)));
+            if first {
+                *state = Some(Err(fault));
+            }
+            first
+        });
+    }
+}
+
+/// The job's end of an armed boot; dropping it disarms.
+#[derive(Debug)]
+pub struct ArmedHandle {
+    boots: ArmedBoots,
+    id: u64,
+    reports: watch::Receiver<Option<Result<LiveReport, BootFault>>>,
+    sightings: watch::Receiver<Option<Sighting>>,
+}
+
+impl ArmedHandle {
+    /// Waits for the live image's report. It has no deadline of its own: the job has one.
+    pub async fn report(&self) -> Result<LiveReport, BootFault> {
+        self.until(|state| state.clone()).await
+    }
+
+    /// Waits until the boot fails; pending while it does not. For the time between the report and the end of the job, in which a second report
+    /// still fails the boot.
+    pub async fn fault(&self) -> BootFault {
+        self.until(|state| state.as_ref()?.as_ref().err().cloned()).await
+    }
+
+    /// The last thing the machine was seen doing, for "why is this node not moving?".
+    pub fn last_seen(&self) -> watch::Receiver<Option<Sighting>> {
+        self.sightings.clone()
+    }
+
+    async fn until<T>(&self, pick: impl Fn(&Option<Result<LiveReport, BootFault>>) -> Option<T>) -> T {
+        let mut reports = self.reports.clone();
+        let state = reports
+            .wait_for(|state| pick(state).is_some())
+            .await
+            .expect("the table keeps the sender until this handle is dropped");
+        pick(&state).expect("wait_for returns what its condition holds for")
+    }
+}
+
+impl Drop for ArmedHandle {
+    fn drop(&mut self) {
+        let mut table = self.boots.lock();
+        if let Some(boot) = table.boots.remove(&self.id) {
+            for mac in boot.macs {
+                table.by_mac.remove(&mac);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use muster_core::ids::PermitId;
+    use muster_core::values::Secret;
+    use muster_core::wire::agent::{Power, UserKey};
+
+    use super::*;
+
+    pub(crate) const NONCE: &str = "00112233445566778899aabbccddeeff";
+
+    pub(crate) fn spec(mac: Mac, address: Ipv4Addr) -> BootLive {
+        BootLive {
+            power: Power::Manual { person: "ada".to_owned() },
+            permit: PermitId::new(),
+            macs: vec![mac],
+            address,
+            nonce: NONCE.to_owned(),
+            kernel: Digest::of(b"kernel"),
+            initrd: Digest::of(b"initrd"),
+            user_key: UserKey { private_key: Secret::new(""), certificate: String::new() },
+            expect_uuid: None,
+            expect_serial: None,
+        }
+    }
+
+    const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+    const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
+
+    fn report(mac: Mac) -> LiveReport {
+        LiveReport { protocol: 1, nonce: NONCE.to_owned(), mac, host_key: "ssh-ed25519 AAAA".to_owned() }
+    }
+
+    #[test]
+    fn dropping_the_handle_disarms() {
+        let boots = ArmedBoots::new();
+        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
+        assert!(boots.find(MAC).is_some());
+        assert!(matches!(boots.arm(NodeId::new(), &spec(MAC, HERE)), Err(ArmError::Busy { .. })));
+        drop(handle);
+        assert_eq!(boots.find(MAC), None);
+        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::NotArmed);
+    }
+
+    #[tokio::test]
+    async fn a_report_arrives_once_and_a_second_one_fails_the_boot() {
+        let boots = ArmedBoots::new();
+        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
+        assert_eq!(boots.take_report(report(MAC), HERE), Ok(()));
+        assert_eq!(handle.report().await, Ok(report(MAC)));
+        assert_eq!(boots.take_report(report(MAC), HERE), Err(ReportRefused::Second));
+        assert_eq!(handle.fault().await, BootFault::SecondReport { from: HERE });
+    }
+
+    #[tokio::test]
+    async fn a_second_script_fails_the_boot_and_the_first_fault_stays() {
+        let boots = ArmedBoots::new();
+        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
+        assert!(matches!(boots.take_script(MAC, HERE), ScriptTurn::Armed { .. }));
+        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::Spent);
+        assert_eq!(boots.take_report(report(MAC), HERE), Err(ReportRefused::Second));
+        assert_eq!(handle.report().await, Err(BootFault::SecondScript { from: HERE }));
+    }
+
+    #[tokio::test]
+    async fn a_report_of_another_machine_fails_the_boot() {
+        let boots = ArmedBoots::new();
+        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
+        let stranger = Mac([2; 6]);
+        assert_eq!(boots.take_report(report(stranger), HERE), Err(ReportRefused::WrongMachine));
+        assert_eq!(handle.report().await, Err(BootFault::WrongMachine { from: HERE, mac: stranger }));
+    }
+}

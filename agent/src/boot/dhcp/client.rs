@@ -1,0 +1,116 @@
+//! What kind of boot client a DHCP message comes from (RFC 4578, UEFI 2.10 §24.7, iPXE).
+
+use muster_core::values::Mac;
+use uuid::Uuid;
+
+use super::wire::{Message, code};
+
+/// The firmware a loader must suit; only x86-64 is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Firmware {
+    Bios,
+    Uefi,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    /// An operating system, or firmware that does not want to boot from the network.
+    Os,
+    /// A PXE ROM.
+    Pxe(Firmware),
+    /// UEFI HTTP boot.
+    UefiHttp,
+    /// An iPXE that is not known to be ours.
+    Ipxe(Firmware),
+    /// Our iPXE, past its first script.
+    Muster(Firmware),
+    /// A network boot client of another architecture, by its IANA number.
+    Foreign(u16),
+}
+
+impl Client {
+    /// Reads the client's nature from its classes and architectures; the first architecture we know decides.
+    pub fn of(message: &Message) -> Self {
+        let vendor_class = message.options.get(code::VENDOR_CLASS).unwrap_or_default();
+        let is_http = vendor_class.starts_with(b"HTTPClient");
+        let user = |name: &[u8]| message.options.get(code::USER_CLASS).is_some_and(|value| has_class(value, name));
+        let is_ipxe = user(b"iPXE") || user(b"muster");
+        if !(is_http || is_ipxe || vendor_class.starts_with(b"PXEClient")) {
+            return Self::Os;
+        }
+        let mut numbers: Vec<u16> = message.options.numbers(code::ARCHITECTURE).collect();
+        numbers.extend(architecture_in_class(vendor_class));
+        let Some(known) = numbers.iter().find_map(|number| architecture(*number)) else {
+            return numbers.first().map_or(Self::Os, |number| Self::Foreign(*number));
+        };
+        match known {
+            Architecture::Http if is_http => Self::UefiHttp,
+            Architecture::Http => Self::Os,
+            Architecture::Pxe(firmware) if user(b"muster") => Self::Muster(firmware),
+            Architecture::Pxe(firmware) if is_ipxe => Self::Ipxe(firmware),
+            Architecture::Pxe(firmware) => Self::Pxe(firmware),
+        }
+    }
+
+    /// In words, for a timeline.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Os => "operating system",
+            Self::Pxe(Firmware::Bios) => "BIOS PXE",
+            Self::Pxe(Firmware::Uefi) => "UEFI PXE",
+            Self::UefiHttp => "UEFI HTTP boot",
+            Self::Ipxe(Firmware::Bios) => "iPXE on BIOS",
+            Self::Ipxe(Firmware::Uefi) => "iPXE on UEFI",
+            Self::Muster(Firmware::Bios) => "our iPXE on BIOS",
+            Self::Muster(Firmware::Uefi) => "our iPXE on UEFI",
+            Self::Foreign(_) => "a boot client of another architecture",
+        }
+    }
+}
+
+enum Architecture {
+    Pxe(Firmware),
+    Http,
+}
+
+/// IANA "Processor Architecture Types": 0 BIOS; 7 is what x86-64 firmware sends since RFC 4578's erratum, 9 what the RFC meant; 16 is UEFI HTTP.
+fn architecture(number: u16) -> Option<Architecture> {
+    match number {
+        0 => Some(Architecture::Pxe(Firmware::Bios)),
+        7 | 9 => Some(Architecture::Pxe(Firmware::Uefi)),
+        16 => Some(Architecture::Http),
+        _ => None,
+    }
+}
+
+/// The number in `PXEClient:Arch:00007:…`, for clients that send no option 93.
+fn architecture_in_class(vendor_class: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(vendor_class).ok()?;
+    text.split(':').nth(2)?.parse().ok()
+}
+
+/// Whether a user class is named, either bare as iPXE sends it or in RFC 3004's list of length-prefixed names.
+fn has_class(value: &[u8], name: &[u8]) -> bool {
+    let mut rest = value;
+    let listed = std::iter::from_fn(|| {
+        let (length, tail) = rest.split_first()?;
+        let (class, after) = tail.split_at_checked(usize::from(*length))?;
+        rest = after;
+        Some(class)
+    });
+    value == name || listed.take(16).any(|class| class == name)
+}
+
+/// The SMBIOS UUID of option 97: type 0, then 16 bytes with the first three fields little-endian, as SMBIOS 2.6 has them.
+pub fn machine_uuid(message: &Message) -> Option<String> {
+    match message.options.get(code::MACHINE_ID)? {
+        [0, uuid @ ..] => Some(Uuid::from_bytes_le(uuid.try_into().ok()?).to_string()),
+        _ => None,
+    }
+}
+
+/// Whether a hardware address can be a machine's own: not zero, not a group address.
+pub fn is_unicast(mac: Mac) -> bool {
+    mac.0 != [0; 6] && mac.0[0] & 1 == 0
+}

@@ -1,0 +1,157 @@
+//! DHCP on the provisioning networks: authoritative, beside a site's own server, or not at all.
+
+pub mod client; // What kind of boot client asks
+pub mod decide; // The answer, as a pure function
+pub mod leases; // Who holds which address
+pub mod wire; // Messages as bytes
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use muster_core::wire::agent::{DhcpMode, Seen};
+use tokio::net::UdpSocket;
+
+use self::client::{Client, machine_uuid};
+use self::decide::{Destination, Question, Reply, Via, decide};
+use self::wire::{Kind, Message, Op, code};
+use crate::boot::Shared;
+use crate::boot::links::{ListenError, interface_of, udp_on};
+use crate::boot::lookout::Identity;
+
+/// One DHCP listener: an interface, with what the subnets on it need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DhcpLink {
+    /// The agent's addresses on it that subnets name; at least one.
+    pub addresses: Vec<Ipv4Addr>,
+    /// Some subnet gives out addresses.
+    pub authoritative: bool,
+    /// Some subnet stands beside the site's own DHCP.
+    pub proxy: bool,
+}
+
+/// Answers on one link until it fails; `up` is called once it listens.
+pub async fn serve(shared: Arc<Shared>, link: DhcpLink, up: impl FnOnce()) -> Result<(), ListenError> {
+    let address = *link.addresses.first().ok_or(ListenError::NoInterface(Ipv4Addr::UNSPECIFIED))?;
+    let interface = interface_of(address)?;
+    let ports = shared.ports;
+    let server = udp_on(&interface, "DHCP", ports.dhcp_server)?;
+    let boot_server = link.proxy.then(|| udp_on(&interface, "PXE boot server", ports.pxe)).transpose()?;
+    // Beside a site's own DHCP another server is no surprise.
+    let client_port = match (link.authoritative && !link.proxy)
+        .then(|| udp_on(&interface, "DHCP client", ports.dhcp_client))
+        .transpose()
+    {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::warn!(%error, "other DHCP servers are noticed only when a machine chooses them");
+            None
+        }
+    };
+    up();
+    let here = Here { shared: &shared, link: &link, interface: &interface };
+    let boot_server = async {
+        match &boot_server {
+            Some(socket) => answer_all(&here, socket, Via::BootServer).await,
+            None => Ok(()),
+        }
+    };
+    let rogues = async {
+        match &client_port {
+            Some(socket) => watch_for_rogues(&here, socket).await,
+            None => Ok(()),
+        }
+    };
+    let ended = tokio::try_join!(answer_all(&here, &server, Via::Server), boot_server, rogues);
+    ended.map(|_| ()).map_err(|source| ListenError::Io { what: "DHCP", at: interface.clone(), source })
+}
+
+struct Here<'a> {
+    shared: &'a Shared,
+    link: &'a DhcpLink,
+    interface: &'a str,
+}
+
+async fn answer_all(here: &Here<'_>, socket: &UdpSocket, via: Via) -> io::Result<()> {
+    let mut buffer = [0; wire::MAX_PACKET];
+    loop {
+        let (length, sender) = socket.recv_from(&mut buffer).await?;
+        let Ok(request) = Message::parse(&buffer[..length]) else { continue };
+        let Some(reply) = consider(here, &request, via) else { continue };
+        let to = match reply.to {
+            Destination::Broadcast => SocketAddr::from((Ipv4Addr::BROADCAST, here.shared.ports.dhcp_client)),
+            Destination::Relay(relay) => SocketAddr::from((relay, here.shared.ports.dhcp_relay)),
+            Destination::Client(client) => SocketAddr::from((client, here.shared.ports.dhcp_client)),
+            Destination::Sender => sender,
+        };
+        if let Err(error) = socket.send_to(&reply.message.encode(), to).await {
+            // One unreachable client is no reason to stop; a vanished interface shows in recv_from.
+            tracing::warn!(interface = here.interface, %to, %error, "a DHCP answer could not be sent");
+        }
+    }
+}
+
+/// Decides on one message, and tells what was seen.
+fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
+    let shared = here.shared;
+    let site = shared.site.borrow().clone();
+    let segment = site.segment_for(request.mac, request.giaddr, &here.link.addresses)?;
+    let armed = shared.armed.find(request.mac).map(|image| image.address);
+    let question = Question { segment, http_port: shared.ports.http, armed, request, via, now: Instant::now() };
+    let reply = decide(&question, &mut shared.leases());
+    note_client(shared, request, reply.as_ref());
+    if segment.subnet.mode == DhcpMode::Authoritative {
+        note_other_server(here, request);
+    }
+    reply
+}
+
+fn note_client(shared: &Shared, request: &Message, reply: Option<&Reply>) {
+    let client = Client::of(request);
+    if request.kind() != Some(Kind::Discover) || client == Client::Os || !client::is_unicast(request.mac) {
+        return;
+    }
+    let file = reply.and_then(|reply| reply.message.options.get(code::BOOT_FILE)).map(String::from_utf8_lossy);
+    let answer = match (reply, &file) {
+        (_, Some(file)) => format!("armed, {file}"),
+        (Some(_), None) => "local boot".to_owned(),
+        (None, None) => "no answer".to_owned(),
+    };
+    let who = Identity { uuid: machine_uuid(request), serial: None };
+    shared.lookout.saw(request.mac, Seen::Dhcp, who, format!("{}: {answer}", client.name()));
+}
+
+/// A machine that chose another server says so by broadcast (RFC 2131 §3.1).
+fn note_other_server(here: &Here, request: &Message) {
+    let chosen = request.options.address(code::SERVER_ID);
+    if let (Some(Kind::Request), Some(server)) = (request.kind(), chosen)
+        && !here.link.addresses.contains(&server)
+    {
+        note_rogue(here, request, server, "was chosen by this machine");
+    }
+}
+
+/// Offers are broadcast to the client port, ours among them.
+async fn watch_for_rogues(here: &Here<'_>, socket: &UdpSocket) -> io::Result<()> {
+    let mut buffer = [0; wire::MAX_PACKET];
+    loop {
+        let (length, _) = socket.recv_from(&mut buffer).await?;
+        let Ok(message) = Message::parse(&buffer[..length]) else { continue };
+        let server = message.options.address(code::SERVER_ID);
+        if let (Op::FromServer, Some(Kind::Offer | Kind::Ack), Some(server)) = (message.op, message.kind(), server) {
+            note_rogue(here, &message, server, "answered this machine");
+        }
+    }
+}
+
+fn note_rogue(here: &Here, message: &Message, server: Ipv4Addr, did: &str) {
+    if !here.shared.site.borrow().subnets.iter().any(|segment| segment.subnet.agent_address == server) {
+        tracing::warn!(%server, interface = here.interface, mac = %message.mac, "another DHCP server is on a network that we serve");
+        let detail = format!("another DHCP server, {server}, {did} on {}", here.interface);
+        here.shared.lookout.saw(message.mac, Seen::RogueDhcp, Identity::default(), detail);
+    }
+}

@@ -1,0 +1,79 @@
+//! Accepts connections from machines that nobody has vouched for: every one is bounded in size, number and time.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
+
+use super::router;
+use crate::boot::Shared;
+use crate::boot::links::ListenError;
+
+/// A rack row booting at once, several connections each. More wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 4096;
+const MAX_HEADERS: usize = 64;
+/// Request line and headers together; hyper's least is 8 KiB.
+const MAX_HEAD: usize = 16 << 10;
+const HEAD_TIME: Duration = Duration::from_secs(15);
+/// A peer that acknowledges nothing for this long is gone (TCP_USER_TIMEOUT); it also ends transfers to machines that were reset.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Serves HTTP on one of the agent's addresses until the socket fails; `up` is called once it listens.
+pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) -> Result<(), ListenError> {
+    let at = SocketAddrV4::new(address, shared.ports.http);
+    let listener = TcpListener::bind(at).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrNotAvailable => ListenError::NoInterface(address),
+        _ => ListenError::of("HTTP boot", address.to_string(), at.port(), source),
+    })?;
+    up();
+    let router = router(shared, address);
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // Dropped with this future: no connection outlives its listener.
+    let mut connections = JoinSet::new();
+    loop {
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                connections.spawn(converse(stream, peer, router.clone(), slot));
+            }
+            // Out of descriptors, or a peer that left again: neither is a reason to stop listening.
+            Err(error) => {
+                tracing::warn!(%at, %error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, slot: OwnedSemaphorePermit) {
+    let _slot = slot;
+    let silence = u32::try_from(SILENCE.as_millis()).expect("a minute fits");
+    if let Err(error) = setsockopt(&stream, sockopt::TcpUserTimeout, &silence)
+        .map_err(io::Error::from)
+        .and_then(|()| stream.set_nodelay(true))
+    {
+        tracing::debug!(%peer, %error, "a connection was gone at once");
+        return;
+    }
+    let service = router.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await {
+        tracing::debug!(%peer, %error, "a boot connection ended early");
+    }
+}

@@ -1,0 +1,194 @@
+//! The node-facing HTTP listener: boot scripts, blobs, trust, time, reports, repositories. Not the operator's API: no accounts, no secrets, and
+//! names that lead to digests or to memory, never to a path.
+
+mod blob; // Blobs and their ranges
+mod bundle; // Offline repositories of stacks
+mod cpio; // The archive that carries site.json
+pub mod listener; // Bounded connections
+mod report; // The live image's host key
+mod script; // The iPXE script
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequestParts, Path, Query, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode, Uri, header};
+use muster_core::values::{Digest, Mac};
+use muster_core::wire::agent::Seen;
+use muster_core::wire::node::{SiteTrust, TimeReply};
+use serde::Deserialize;
+use tower_http::timeout::TimeoutLayer;
+
+use self::bundle::Bundles;
+use self::script::{LiveBoot, Platform};
+use super::Shared;
+use super::arm::ScriptTurn;
+use super::lookout::Identity;
+
+const MAX_BODY: usize = 16 << 10;
+/// Until the answer begins; bodies are bounded by the connection's own limits.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// One listener's share: what all know, and its own address.
+struct Door {
+    shared: Arc<Shared>,
+    address: Ipv4Addr,
+    bundles: Bundles,
+}
+
+/// All routes, for one of the agent's addresses.
+pub fn router(shared: Arc<Shared>, address: Ipv4Addr) -> Router {
+    let door = Door { shared, address, bundles: Bundles::default() };
+    let routes = Router::new()
+        .route("/ipxe", get(get_script))
+        .route("/loader/{name}", get(get_loader))
+        .route("/blob/sha256/{hex}", get(get_blob))
+        .route("/site.cpio", get(get_site))
+        .route("/time", get(get_time))
+        .route("/report", post(report::take_report))
+        .route("/bundle/{hex}/{*name}", get(get_bundle_file));
+    Router::new()
+        .nest("/boot/v1", routes)
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIME))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(Arc::new(door))
+}
+
+/// The address a request comes from. The listener is IPv4 only.
+struct Peer(Ipv4Addr);
+
+impl<S: Send + Sync> FromRequestParts<S> for Peer {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
+        let peer = ConnectInfo::<SocketAddr>::from_request_parts(parts, state).await;
+        match peer.map(|ConnectInfo(peer)| peer.ip().to_canonical()) {
+            Ok(IpAddr::V4(address)) => Ok(Self(address)),
+            Ok(IpAddr::V6(_)) | Err(_) => Err(StatusCode::BAD_REQUEST),
+        }
+    }
+}
+
+/// What iPXE says about its machine; all of it may be missing or wrong.
+#[derive(Debug, Default, Deserialize)]
+struct Asking {
+    #[serde(default)]
+    mac: String,
+    #[serde(default)]
+    platform: String,
+    uuid: Option<String>,
+    serial: Option<String>,
+}
+
+/// `GET /boot/v1/ipxe`: always a script. Whatever cannot be understood boots from its own disk.
+async fn get_script(State(door): State<Arc<Door>>, peer: Peer, uri: Uri) -> Response {
+    let Query(asking) = Query::<Asking>::try_from_uri(&uri).unwrap_or_default();
+    let text = match asking.mac.parse::<Mac>() {
+        Ok(mac) => script_for(&door, peer.0, mac, asking),
+        Err(_) => script::local(Platform::parse(&asking.platform)).to_owned(),
+    };
+    ([(header::CONTENT_TYPE, "text/plain"), (header::CACHE_CONTROL, "no-store")], text).into_response()
+}
+
+fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
+    let shared = &door.shared;
+    let local = script::local(Platform::parse(&asking.platform)).to_owned();
+    let who = Identity { uuid: asking.uuid, serial: asking.serial };
+    let (text, detail) = match shared.armed.find(mac) {
+        Some(image) if !shared.may_act_for(image.address, from) => {
+            (local, format!("local boot: asked from {from}, while the armed machine is to be at {}", image.address))
+        }
+        _ => match shared.armed.take_script(mac, from) {
+            ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
+            ScriptTurn::Spent => (local, format!("local boot: a second fetch, by {from}, fails the armed boot")),
+            ScriptTurn::Armed { image, nonce } => {
+                let boot = LiveBoot { agent: door.address, port: shared.ports.http, image, nonce: &nonce, mac };
+                (script::live(&boot), "armed: the live image".to_owned())
+            }
+        },
+    };
+    shared.lookout.saw(mac, Seen::Script, who, detail);
+    text
+}
+
+/// `GET /boot/v1/loader/{name}`: our iPXE, for UEFI HTTP boot.
+async fn get_loader(State(door): State<Arc<Door>>, Path(name): Path<String>) -> Response {
+    match door.shared.ipxe.get(&name) {
+        Some(bytes) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// `GET /boot/v1/blob/sha256/{hex}`.
+async fn get_blob(State(door): State<Arc<Door>>, peer: Peer, Path(hex): Path<String>, headers: HeaderMap) -> Response {
+    match blob::digest(&hex) {
+        Some(digest) => send_blob(&door, peer.0, digest, &headers).await,
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+async fn send_blob(door: &Door, to: Ipv4Addr, digest: Digest, headers: &HeaderMap) -> Response {
+    let shared = Arc::clone(&door.shared);
+    let sent = move || {
+        if let Some((mac, image)) = shared.armed.find_by_address(to) {
+            let what =
+                [(image.kernel, "kernel"), (image.initrd, "initrd")].into_iter().find(|(part, _)| *part == digest);
+            if let Some((_, name)) = what {
+                shared.lookout.saw(mac, Seen::Kernel, Identity::default(), format!("{name} fetched by {to}"));
+            }
+        }
+    };
+    blob::serve(&door.shared.blobs, digest, headers, sent).await
+}
+
+/// `GET /boot/v1/site.cpio`: whom the live image trusts. Unavailable until the server has told us; nothing is armed before that either.
+async fn get_site(State(door): State<Arc<Door>>) -> Response {
+    let Some(trust) = door.shared.trust.borrow().clone() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the server has not been heard from yet\n").into_response();
+    };
+    let agent_url = format!("http://{}:{}/boot/v1", door.address, door.shared.ports.http);
+    let trust = SiteTrust { agent_url, ..trust };
+    match serde_json::to_vec_pretty(&trust) {
+        Ok(json) => {
+            ([(header::CONTENT_TYPE, "application/octet-stream")], cpio::with_file("etc/muster/site.json", &json))
+                .into_response()
+        }
+        Err(error) => {
+            tracing::error!(%error, "site.json cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// `GET /boot/v1/time`.
+async fn get_time(State(door): State<Arc<Door>>) -> Json<TimeReply> {
+    Json(TimeReply { unix_ms: door.shared.clock.now().as_millisecond() })
+}
+
+/// `GET /boot/v1/bundle/{hex}/{name}`.
+async fn get_bundle_file(
+    State(door): State<Arc<Door>>,
+    peer: Peer,
+    Path((hex, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let Some(bundle) = blob::digest(&hex) else { return StatusCode::NOT_FOUND.into_response() };
+    // apt asks for a flat repository's files as `./NAME`.
+    let name = name.strip_prefix("./").unwrap_or(&name);
+    match door.bundles.find(&door.shared.blobs, bundle, name).await {
+        Ok(Some(digest)) => send_blob(&door, peer.0, digest, &headers).await,
+        Ok(None) => (StatusCode::NOT_FOUND, "no such bundle, or no such file in it\n").into_response(),
+        Err(error) => {
+            tracing::error!(%bundle, %error, "a bundle's description cannot be read");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

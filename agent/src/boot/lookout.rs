@@ -1,0 +1,77 @@
+//! What machines are seen to do on the wire, told to the waiting job and to the server.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::Clock;
+use muster_core::values::Mac;
+use muster_core::wire::agent::{Seen, Sighting};
+use tokio::sync::mpsc;
+
+use super::arm::ArmedBoots;
+
+/// The same thing of the same machine within this time is told once.
+const QUIET: SignedDuration = SignedDuration::from_secs(2);
+/// Machines remembered for that; a flood of made-up ones only makes us forget.
+const MOST: usize = 4096;
+
+/// Who a machine says it is; not trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub uuid: Option<String>,
+    pub serial: Option<String>,
+}
+
+/// Collects sightings. The queue to the server is bounded; when it is full, what is seen is dropped, never waited for.
+#[derive(Debug)]
+pub struct Lookout {
+    armed: ArmedBoots,
+    queue: mpsc::Sender<Sighting>,
+    clock: Clock,
+    recent: Mutex<HashMap<(Mac, u8), (Timestamp, String)>>,
+}
+
+impl Lookout {
+    pub fn new(armed: ArmedBoots, queue: mpsc::Sender<Sighting>, clock: Clock) -> Self {
+        Self { armed, queue, clock, recent: Mutex::default() }
+    }
+
+    /// Notes one thing seen.
+    pub fn saw(&self, mac: Mac, what: Seen, who: Identity, detail: impl Into<String>) {
+        let sighting = Sighting {
+            at: self.clock.now(),
+            mac,
+            what,
+            uuid: who.uuid.as_deref().and_then(plain),
+            serial: who.serial.as_deref().and_then(plain),
+            detail: detail.into(),
+        };
+        tracing::debug!(%mac, ?what, detail = sighting.detail, "seen");
+        self.armed.saw(&sighting);
+        if self.is_news(&sighting) && self.queue.try_send(sighting).is_err() {
+            tracing::debug!(%mac, "the queue of sightings is full; one is dropped");
+        }
+    }
+
+    fn is_news(&self, sighting: &Sighting) -> bool {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (sighting.mac, sighting.what as u8);
+        let told = recent
+            .get(&key)
+            .is_some_and(|(at, detail)| sighting.at.duration_since(*at) < QUIET && *detail == sighting.detail);
+        if !told {
+            if recent.len() >= MOST {
+                recent.clear();
+            }
+            recent.insert(key, (sighting.at, sighting.detail.clone()));
+        }
+        !told
+    }
+}
+
+/// At most 64 printable ASCII characters of what firmware sent; nothing else of it travels on.
+fn plain(text: &str) -> Option<String> {
+    let kept: String = text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(64).collect();
+    Some(kept.trim().to_owned()).filter(|kept| !kept.is_empty())
+}

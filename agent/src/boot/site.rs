@@ -1,0 +1,114 @@
+//! The site's configuration, indexed for answering, and its copy on disk: what lets machines have their addresses, and boot from their own
+//! disks, while the server is away.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use muster_core::values::Mac;
+use muster_core::wire::agent::{DhcpMode, Reservation, SiteConfig, Subnet};
+
+/// A snapshot is refused beyond this: 100,000 reservations are about 15 MB.
+const MAX_SNAPSHOT: u64 = 64 << 20;
+const SNAPSHOT: &str = "site.json";
+
+/// All subnets of a site.
+#[derive(Debug, Default)]
+pub struct Site {
+    pub subnets: Vec<Segment>,
+}
+
+/// One subnet with its reservations by MAC.
+#[derive(Debug)]
+pub struct Segment {
+    pub subnet: Subnet,
+    by_mac: HashMap<Mac, usize>,
+    taken: HashSet<Ipv4Addr>,
+}
+
+impl From<&SiteConfig> for Site {
+    fn from(config: &SiteConfig) -> Self {
+        Self { subnets: config.subnets.iter().cloned().map(Segment::from).collect() }
+    }
+}
+
+impl From<Subnet> for Segment {
+    fn from(subnet: Subnet) -> Self {
+        let by_mac = subnet.reservations.iter().enumerate().map(|(at, reservation)| (reservation.mac, at)).collect();
+        let mut taken: HashSet<Ipv4Addr> = subnet.reservations.iter().map(|reservation| reservation.address).collect();
+        taken.extend([subnet.agent_address, subnet.network.network(), subnet.network.broadcast()]);
+        taken.extend(subnet.gateway);
+        taken.extend(&subnet.dns);
+        Self { subnet, by_mac, taken }
+    }
+}
+
+impl Segment {
+    /// The reservation of a MAC.
+    pub fn reservation(&self, mac: Mac) -> Option<&Reservation> {
+        self.by_mac.get(&mac).map(|at| &self.subnet.reservations[*at])
+    }
+
+    /// Whether an address must not be lent to a stranger.
+    pub fn is_taken(&self, address: Ipv4Addr) -> bool {
+        self.taken.contains(&address)
+    }
+}
+
+impl Site {
+    /// The subnet an address is in.
+    pub fn segment_of(&self, address: Ipv4Addr) -> Option<&Segment> {
+        self.subnets.iter().find(|segment| segment.subnet.network.contains(&address))
+    }
+
+    /// The subnet a DHCP packet belongs to: by its relay when it was relayed, else one on whose wire it was heard. Where several share a wire, the
+    /// one that knows the machine, else one that lends addresses, else any.
+    pub fn segment_for(&self, mac: Mac, giaddr: Ipv4Addr, heard_on: &[Ipv4Addr]) -> Option<&Segment> {
+        let here = self.subnets.iter().filter(|Segment { subnet, .. }| {
+            let on_this_wire = match giaddr.is_unspecified() {
+                true => subnet.network.contains(&subnet.agent_address),
+                false => subnet.relays.contains(&giaddr),
+            };
+            on_this_wire && subnet.mode != DhcpMode::Off && heard_on.contains(&subnet.agent_address)
+        });
+        here.max_by_key(|segment| (segment.reservation(mac).is_some(), segment.subnet.dynamic_range.is_some()))
+    }
+
+    /// The MAC that an address is reserved for.
+    pub fn mac_of(&self, address: Ipv4Addr) -> Option<Mac> {
+        let subnet = &self.segment_of(address)?.subnet;
+        subnet.reservations.iter().find(|reservation| reservation.address == address).map(|reservation| reservation.mac)
+    }
+}
+
+/// Reads the last configuration; one that is missing, or cannot be read, is none.
+pub fn load(data_dir: &Path) -> Option<SiteConfig> {
+    let path = data_dir.join(SNAPSHOT);
+    let read = || -> io::Result<SiteConfig> {
+        if fs::metadata(&path)?.len() > MAX_SNAPSHOT {
+            return Err(io::Error::other("larger than a site's configuration can be"));
+        }
+        Ok(serde_json::from_slice(&fs::read(&path)?)?)
+    };
+    match read() {
+        Ok(config) => Some(config),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the saved site configuration cannot be read; waiting for the server's");
+            None
+        }
+    }
+}
+
+/// Replaces the saved configuration, whole or not at all.
+pub fn save(data_dir: &Path, config: &SiteConfig) -> io::Result<()> {
+    fs::create_dir_all(data_dir)?;
+    let draft = data_dir.join(format!(".{SNAPSHOT}.{}", std::process::id()));
+    let mut file = File::create(&draft)?;
+    file.write_all(&serde_json::to_vec_pretty(config)?)?;
+    file.sync_all()?;
+    fs::rename(&draft, data_dir.join(SNAPSHOT))?;
+    File::open(data_dir)?.sync_all()
+}

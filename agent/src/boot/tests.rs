@@ -1,0 +1,240 @@
+//! The services as one, over loopback on free ports: a client of each protocol against the real listeners.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use muster_core::ids::NodeId;
+use muster_core::values::Mac;
+use muster_core::wire::agent::{BootLive, Reservation, Seen, Subnet};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::time::timeout;
+
+use super::arm::tests::spec;
+use super::dhcp::wire::{Kind, Message, Op, Options, code};
+use super::*;
+
+pub(crate) const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+pub(crate) const MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Running services with all their ends in hand.
+pub(crate) struct Bench {
+    pub(crate) armed: ArmedBoots,
+    pub(crate) blobs: BlobCache,
+    pub(crate) seen: mpsc::Receiver<Sighting>,
+    pub(crate) ports: BootPorts,
+    pub(crate) config: watch::Sender<Option<SiteConfig>>,
+    pub(crate) trust: watch::Sender<Option<SiteTrust>>,
+    services: BootServices,
+    cancel: CancellationToken,
+    data: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), Some(site_config())).await
+    }
+
+    async fn start_in(data: tempfile::TempDir, first: Option<SiteConfig>) -> Self {
+        let blobs = BlobCache::at(data.path().join("blobs")).await.unwrap();
+        let loaders = [
+            ("undionly.kpxe", vec![b'u'; 3000]),
+            ("snponly.efi", vec![b's'; 1468 * 2]),
+            ("muster.ipxe", b"#!ipxe\n".to_vec()),
+        ];
+        let (trust, trusts) = watch::channel(Some(site_trust()));
+        let (config, configs) = watch::channel(first);
+        let (queue, seen) = mpsc::channel(64);
+        let (armed, cancel, ports) = (ArmedBoots::new(), CancellationToken::new(), free_ports().await);
+        let options = BootOptions {
+            data_dir: data.path().to_owned(),
+            blobs: blobs.clone(),
+            ipxe: IpxeBinaries::of(loaders.map(|(name, bytes)| (name, Bytes::from(bytes)))),
+            trust: trusts,
+            clock: Clock::manual("2026-01-02T03:04:05Z".parse().unwrap()),
+            ports,
+        };
+        let services = BootServices::start(options, configs, armed.clone(), queue, cancel.clone()).await.unwrap();
+        let mut health = services.health();
+        let all_up = |health: &Health| !health.is_empty() && health.values().all(|state| *state == ListenerState::Up);
+        timeout(PATIENCE, health.wait_for(all_up)).await.expect("the listeners come up").unwrap();
+        Self { armed, blobs, seen, ports, config, trust, services, cancel, data }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{HOST}:{}/boot/v1/{path}", self.ports.http)
+    }
+
+    pub(crate) async fn next_seen(&mut self) -> (Seen, String) {
+        let sighting = timeout(PATIENCE, self.seen.recv()).await.expect("something is seen").unwrap();
+        assert_eq!(sighting.mac, MAC);
+        (sighting.what, sighting.detail)
+    }
+
+    async fn stop(self) -> tempfile::TempDir {
+        self.cancel.cancel();
+        timeout(PATIENCE, self.services.stopped()).await.expect("the services end when told");
+        self.data
+    }
+}
+
+pub(crate) fn armed_spec() -> BootLive {
+    spec(MAC, HOST)
+}
+
+fn site_config() -> SiteConfig {
+    let subnet = Subnet {
+        name: "prov".to_owned(),
+        network: "127.0.0.0/8".parse().unwrap(),
+        agent_address: HOST,
+        gateway: None,
+        dns: vec![],
+        mode: DhcpMode::Authoritative,
+        dynamic_range: None,
+        reservations: vec![Reservation { node: NodeId::new(), name: "n1".to_owned(), mac: MAC, address: HOST }],
+        relays: vec![Ipv4Addr::new(127, 0, 0, 2)],
+    };
+    SiteConfig { revision: "1".to_owned(), site: "lab".to_owned(), subnets: vec![subnet] }
+}
+
+fn site_trust() -> SiteTrust {
+    SiteTrust {
+        protocol: 1,
+        permit_public_key: "AAAA".to_owned(),
+        user_ca: "ssh-ed25519 AAAA".to_owned(),
+        agent_url: String::new(),
+    }
+}
+
+/// Ports that were free a moment ago.
+async fn free_ports() -> BootPorts {
+    let mut udp = Vec::new();
+    for _ in 0..5 {
+        udp.push(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap());
+    }
+    let tcp = TcpListener::bind((HOST, 0)).await.unwrap();
+    let port = |at: usize| udp[at].local_addr().unwrap().port();
+    BootPorts {
+        dhcp_server: port(0),
+        dhcp_relay: port(4),
+        dhcp_client: port(1),
+        pxe: port(2),
+        tftp: port(3),
+        http: tcp.local_addr().unwrap().port(),
+    }
+}
+
+/// Asks as a relay would: broadcasts do not cross loopback.
+async fn discover(ports: BootPorts) -> Option<Message> {
+    let relay = Ipv4Addr::new(127, 0, 0, 2);
+    let socket = UdpSocket::bind((relay, ports.dhcp_relay)).await.unwrap();
+    let mut options = Options::default();
+    options.set(code::MESSAGE_TYPE, [Kind::Discover as u8]);
+    options.set(code::VENDOR_CLASS, "PXEClient:Arch:00007:UNDI:003016");
+    options.set(code::ARCHITECTURE, [0, 7]);
+    let none = Ipv4Addr::UNSPECIFIED;
+    let (file, op) = (Vec::new(), Op::FromClient);
+    let request = Message {
+        op,
+        hops: 1,
+        xid: 7,
+        secs: 0,
+        broadcast: true,
+        ciaddr: none,
+        yiaddr: none,
+        siaddr: none,
+        giaddr: relay,
+        mac: MAC,
+        file,
+        options,
+    };
+    let mut buffer = [0; 1500];
+    for _ in 0..10 {
+        socket.send_to(&request.encode(), (HOST, ports.dhcp_server)).await.unwrap();
+        if let Ok(received) = timeout(Duration::from_secs(1), socket.recv_from(&mut buffer)).await {
+            return Message::parse(&buffer[..received.unwrap().0]).ok();
+        }
+    }
+    None
+}
+
+/// RFC 1350 by hand: a request, then every block acknowledged.
+async fn tftp_get(ports: BootPorts, name: &str) -> Result<Vec<u8>, String> {
+    let socket = UdpSocket::bind((HOST, 0)).await.unwrap();
+    let request = [b"\0\x01", name.as_bytes(), b"\0octet\0"].concat();
+    socket.send_to(&request, (HOST, ports.tftp)).await.unwrap();
+    let (mut content, mut buffer) = (Vec::new(), [0; 1500]);
+    loop {
+        let (length, from): (usize, SocketAddr) =
+            timeout(PATIENCE, socket.recv_from(&mut buffer)).await.unwrap().unwrap();
+        match &buffer[..length] {
+            [0, 3, high, low, data @ ..] => {
+                content.extend_from_slice(data);
+                socket.send_to(&[0, 4, *high, *low], from).await.unwrap();
+                if data.len() < 512 {
+                    return Ok(content);
+                }
+            }
+            [0, 5, _, _, why @ ..] => return Err(String::from_utf8_lossy(why).into_owned()),
+            other => panic!("not TFTP data: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_led_to_its_loader_only_while_it_is_armed() {
+    let mut bench = Bench::start().await;
+    let unarmed = discover(bench.ports).await.unwrap();
+    assert_eq!((unarmed.yiaddr, unarmed.options.get(code::BOOT_FILE)), (HOST, None));
+    assert_eq!(bench.next_seen().await, (Seen::Dhcp, "UEFI PXE: local boot".to_owned()));
+
+    let handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    let armed = discover(bench.ports).await.unwrap();
+    assert_eq!(armed.options.get(code::BOOT_FILE), Some(b"snponly.efi".as_slice()));
+    assert_eq!(bench.next_seen().await, (Seen::Dhcp, "UEFI PXE: armed, snponly.efi".to_owned()));
+    assert_eq!(tftp_get(bench.ports, "/snponly.efi").await, Ok(vec![b's'; 1468 * 2]));
+    assert_eq!(bench.next_seen().await, (Seen::Tftp, "snponly.efi to 127.0.0.1".to_owned()));
+    assert_eq!(handle.last_seen().borrow().as_ref().map(|sighting| sighting.what), Some(Seen::Tftp));
+    drop(handle);
+    assert_eq!(discover(bench.ports).await.unwrap().options.get(code::BOOT_FILE), None);
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tftp_knows_exact_names_only() {
+    let bench = Bench::start().await;
+    for name in ["../undionly.kpxe", "undionly", "UNDIONLY.KPXE", "//undionly.kpxe", "/etc/passwd", ""] {
+        assert!(tftp_get(bench.ports, name).await.is_err(), "{name}");
+    }
+    assert_eq!(tftp_get(bench.ports, "undionly.kpxe").await.map(|bytes| bytes.len()), Ok(3000));
+    bench.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_without_a_server_answers_from_the_saved_configuration() {
+    let bench = Bench::start().await;
+    let mut changed = site_config();
+    changed.subnets[0].reservations[0].address = Ipv4Addr::new(127, 0, 0, 9);
+    bench.config.send_replace(Some(changed));
+    let moved = async {
+        while discover(bench.ports).await.unwrap().yiaddr != Ipv4Addr::new(127, 0, 0, 9) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, moved).await.expect("a new configuration is followed");
+    let data = bench.stop().await;
+    let alone = Bench::start_in(data, None).await;
+    let answer = discover(alone.ports).await.unwrap();
+    assert_eq!((answer.yiaddr, answer.options.get(code::BOOT_FILE)), (Ipv4Addr::new(127, 0, 0, 9), None));
+    alone.stop().await;
+}
+
+#[tokio::test]
+async fn a_missing_interface_and_a_taken_port_are_named_with_what_to_do() {
+    let nowhere = Ipv4Addr::new(203, 0, 113, 1);
+    assert!(links::interface_of(nowhere).unwrap_err().to_string().contains("give it to the provisioning interface"));
+    let taken = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+    let error = links::udp_on("lo", "DHCP", taken.local_addr().unwrap().port()).unwrap_err();
+    assert!(error.to_string().contains("is in use"), "{error}");
+}
