@@ -40,8 +40,15 @@ async fn a_node_joins_runs_a_job_and_leaves() {
     std::fs::write(&nodes, "").unwrap();
     slurm.restart().await.unwrap();
     assert_eq!(slurm.sinfo().await.unwrap(), "");
+
+    // The rack goes with the controller still running: it is not started again in what is being removed.
+    let namespace = std::path::Path::new("/run/netns").join(rack.netns.name());
+    assert_eq!(rack.close().await.unwrap().netns.as_deref(), namespace.file_name().and_then(|name| name.to_str()));
+    assert!(!namespace.exists());
     slurm.close().await;
-    assert_eq!(rack.close().await.unwrap().processes, 0);
+    let lives = |pid: &str| std::path::Path::new("/proc").join(pid.trim()).exists();
+    let pid = std::fs::read_to_string(dir.path().join("slurm/slurmctld.pid")).unwrap_or_default();
+    assert!(pid.trim().is_empty() || !lives(&pid), "slurmctld {pid} still runs");
 }
 
 async fn wait_for(slurm: &Slurm, text: &str) {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_core::clock::Clock;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use enclosure::Enclosure;
 pub use forward::Forwarder;
@@ -44,6 +45,7 @@ pub struct Rack {
     pub accel: Accel,
     slots: Arc<BTreeMap<String, Slot>>,
     control: Option<ControlServer>,
+    closing: CancellationToken,
 }
 
 /// One place in the rack: a machine, and its BMC if it has one.
@@ -67,7 +69,8 @@ impl Rack {
         let netns = lease::take(&dir)?;
         // From here on a failure drops the rack, and dropping cleans.
         let accel = Accel::choose(plan.accel).await?;
-        let mut rack = Self { dir, netns, accel, slots: Arc::default(), control: None };
+        let mut rack =
+            Self { dir, netns, accel, slots: Arc::default(), control: None, closing: CancellationToken::new() };
         rack.build(&plan).await?;
         Ok(rack)
     }
@@ -120,8 +123,14 @@ impl Rack {
         Forwarder::start(&self.netns, outside, inside)
     }
 
+    /// Cancelled when the rack begins to close: what keeps something running inside it must stop doing so.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
     /// Cuts every machine's power and removes everything the rack made in the system. The directory stays.
     pub async fn close(mut self) -> Result<Cleaned, LabError> {
+        self.closing.cancel();
         self.control = None;
         for slot in self.slots.values() {
             slot.machine.close().await;
@@ -134,6 +143,7 @@ impl Rack {
 
 impl Drop for Rack {
     fn drop(&mut self) {
+        self.closing.cancel();
         if let Err(error) = clean(&self.dir) {
             tracing::error!(dir = %self.dir.display(), %error, "the rack left something behind; `muster-lab clean` removes it");
         }

@@ -59,8 +59,8 @@ impl Slurm {
         let dir = rack.dir.join("slurm");
         write_configuration(&dir)?;
         let netns = rack.netns.clone();
-        let munged = Supervised::start("munged", start_munged(&dir, &netns))?;
-        let slurmctld = Supervised::start("slurmctld", start_slurmctld(&dir, &netns))?;
+        let munged = Supervised::start("munged", rack.closing(), start_munged(&dir, &netns))?;
+        let slurmctld = Supervised::start("slurmctld", rack.closing(), start_slurmctld(&dir, &netns))?;
         let slurm = Self {
             client_conf: dir.join("etc/client.conf"),
             include_dir: dir.join("etc"),
@@ -207,8 +207,9 @@ fn spawn(dir: &Path, netns: &Netns, mut command: Command, said: &str) -> Result<
 fn write_configuration(dir: &Path) -> Result<(), LabError> {
     for sub in ["etc", "log", "state"] {
         fs::create_dir_all(dir.join(sub)).map_err(io(format!("make {}/{sub}", dir.display())))?;
-        let private = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(dir.join(sub), private).map_err(io("set a directory's mode"))?;
+        // munged refuses directories that others may write to, whatever the umask.
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(dir.join(sub), mode).map_err(io("set a directory's mode"))?;
     }
     let etc = dir.join("etc");
     let write = |name: &str, text: &str| fs::write(etc.join(name), text).map_err(io(format!("write {name}")));

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How long a daemon may take to end when asked.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A daemon that is kept running.
+/// A daemon that is kept running; dropping it ends the daemon a little later.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     restart: Arc<Notify>,
@@ -28,13 +28,14 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Starts it, and starts it again whenever it ends.
+    /// Starts it, and starts it again whenever it ends, until `stop`.
     pub(crate) fn start(
         name: &'static str,
+        stop: CancellationToken,
         spawn: impl Fn() -> Result<Child, LabError> + Send + 'static,
     ) -> Result<Self, LabError> {
         let first = spawn()?;
-        let (restart, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+        let restart = Arc::new(Notify::new());
         let task = tokio::spawn(supervise(name, first, spawn, Arc::clone(&restart), stop.clone()));
         Ok(Self { restart, stop, task })
     }
@@ -45,10 +46,16 @@ impl Supervised {
     }
 
     /// Ends it for good.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(mut self) {
         self.stop.cancel();
         // The task ends within the grace; when it was aborted with its runtime there is nothing left to end.
-        let _ = self.task.await;
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
@@ -70,7 +77,10 @@ async fn supervise(
                 return;
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        // Killed because the rack is going: nothing may start in it any more.
+        if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+            return;
+        }
         child = match spawn() {
             Ok(child) => child,
             Err(error) => return tracing::error!(name, %error, "a daemon could not be started again"),

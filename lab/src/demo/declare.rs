@@ -1,0 +1,118 @@
+//! The fleet, as a client declares it: blobs, then objects in the order of their references.
+
+use std::path::Path;
+
+use anyhow::Context;
+use muster_api::client::{Client, Precondition};
+use muster_core::values::Digest;
+use serde_json::{Value, json};
+
+use super::DemoOptions;
+use super::artifacts::{digest, toml_as_json};
+use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan};
+use crate::slurm::Slurm;
+
+/// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
+const RACK_BUDGET_W: u32 = 450;
+
+/// Declares the site, so that its agent can be enrolled.
+pub(super) async fn site(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
+    let [kernel, initrd] = options.artifacts.live();
+    let live = json!({ "kernel": upload(client, &kernel).await?, "initrd": upload(client, &initrd).await? });
+    put(client, "sites", "lab", json!({ "live": live })).await
+}
+
+/// Declares everything else, nodes last.
+pub(super) async fn fleet(
+    client: &Client,
+    options: &DemoOptions,
+    plan: &RackPlan,
+    slurm: &Slurm,
+) -> anyhow::Result<()> {
+    put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": RACK_BUDGET_W })).await?;
+    let subnet = json!({
+        "site": "lab", "network": "10.77.0.0/24", "agent_address": GATEWAY, "gateway": GATEWAY, "mode": "authoritative",
+        "dynamic_range": { "first": "10.77.0.200", "last": "10.77.0.220" },
+    });
+    put(client, "subnets", "provisioning", subnet).await?;
+    put(client, "hardware-profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
+    put(client, "suites", "admit-cpu", toml_as_json(&options.artifacts.suite)?).await?;
+    image_and_stack(client, options, slurm).await?;
+    let cluster = json!({
+        "kind": "slurm", "site": "lab", "conf": slurm.client_conf, "include_dir": slurm.include_dir, "partition": "gpu",
+        "address": GATEWAY,
+    });
+    put(client, "clusters", "slurm-lab", cluster).await?;
+    let pool = json!({ "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab" });
+    put(client, "pools", "cpu", pool).await?;
+    for (index, machine) in plan.machines.iter().enumerate() {
+        node(client, index, machine).await?;
+    }
+    Ok(())
+}
+
+async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+    upload(client, &options.artifacts.image()).await?;
+    put(client, "images", "debian-12", serde_json::to_value(options.artifacts.image_manifest()?)?).await?;
+    let key = std::fs::read(&slurm.munge_key).context("the munge key")?;
+    let secret = format!("base64:{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key));
+    put(client, "credentials", "munge-key", json!({ "purpose": "stack", "secret": secret })).await?;
+    let stack = toml_as_json(&options.artifacts.stack)?;
+    let bundle = stack["bundle"].as_str().context("the stack has no bundle; make one with `muster stack lock`")?;
+    for blob in bundle_blobs(&options.artifacts.bundle, bundle)? {
+        upload_known(client, blob, &options.artifacts.bundle).await?;
+    }
+    put(client, "stacks", "cpu-slurm", stack).await
+}
+
+/// The bundle's own blob and every file it names.
+fn bundle_blobs(dir: &Path, bundle: &str) -> anyhow::Result<Vec<Digest>> {
+    let bundle: Digest = bundle.parse()?;
+    let text = std::fs::read(blob_path(dir, bundle)).context("the bundle's blob")?;
+    let document: Value = serde_json::from_slice(&text)?;
+    let files = document["files"].as_object().context("the bundle names no files")?;
+    let named = files.values().filter_map(|digest| digest.as_str()?.parse().ok());
+    Ok(std::iter::once(bundle).chain(named).collect())
+}
+
+fn blob_path(dir: &Path, digest: Digest) -> std::path::PathBuf {
+    dir.join("sha256").join(digest.hex())
+}
+
+async fn upload(client: &Client, path: &Path) -> anyhow::Result<Digest> {
+    let digest = digest(path)?;
+    client.upload_blob(digest, path).await.with_context(|| format!("upload {}", path.display()))?;
+    Ok(digest)
+}
+
+async fn upload_known(client: &Client, digest: Digest, dir: &Path) -> anyhow::Result<()> {
+    client.upload_blob(digest, &blob_path(dir, digest)).await.with_context(|| format!("upload {digest}"))
+}
+
+async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::Result<()> {
+    let name = machine.name.as_str();
+    let power = match &machine.bmc {
+        Some(bmc) => redfish(client, name, bmc).await?,
+        None => json!({ "manual": { "person": "the lab" } }),
+    };
+    let address = format!("10.77.0.{}", 11 + index);
+    let spec = json!({
+        "site": "lab", "rack": "r1", "rack_unit": index + 1, "profile": "virtual-node", "serial": machine.serial,
+        "smbios_uuid": machine.uuid, "power": power, "accept": false,
+        "macs": [{ "mac": machine.mac, "subnet": "provisioning", "address": address }],
+    });
+    put(client, "nodes", name, spec).await
+}
+
+async fn redfish(client: &Client, name: &str, bmc: &BmcPlan) -> anyhow::Result<Value> {
+    let credential = format!("bmc-{name}");
+    let secret = json!({ "purpose": "bmc", "user": bmc.user, "secret": bmc.password });
+    put(client, "credentials", &credential, secret).await?;
+    Ok(json!({ "redfish": { "bmc": { "address": bmc.address, "credential": credential } } }))
+}
+
+async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<()> {
+    let body = json!({ "spec": spec });
+    let answer = client.put_value(&[collection, name], &body, Precondition::None).await;
+    answer.map(|_| ()).with_context(|| format!("declare {collection}/{name}"))
+}

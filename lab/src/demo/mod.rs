@@ -1,0 +1,96 @@
+//! The main job, on real parts: a rack of virtual machines is declared, inspected, imaged, converged, gated, admitted to a real Slurm,
+//! and one node is released again. The lab is a client like any other; what it checks beside the API, it reads from the machines' own logs.
+
+mod artifacts; // What the image and stack builds left
+mod chaos; // Kills what must survive being killed
+mod declare; // The fleet, as a client declares it
+mod oracle; // What the machines' own logs say
+mod programs; // muster and its database, as processes
+mod report; // What a person reads at the end
+mod story; // The acts of the main job, in order
+mod watch; // Shows how far every node is
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tokio_util::sync::CancellationToken;
+
+use crate::slurm::Slurm;
+use crate::{Rack, RackPlan};
+
+pub use artifacts::Artifacts;
+
+/// What a run needs and how far it goes.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// Where the rack, the database and the logs go; emptied at the start.
+    pub dir: PathBuf,
+    /// The `muster` binary.
+    pub muster: PathBuf,
+    pub artifacts: Artifacts,
+    pub ending: Ending,
+    pub disturbance: Disturbance,
+}
+
+/// What happens after the main job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything stays up until Ctrl-C.
+    Stay,
+    Exit,
+}
+
+/// Whether the run is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    None,
+    /// Agent, server and database are killed in the middle of the work; the run must finish by itself.
+    Kills,
+}
+
+/// Runs the main job. Whatever happens, nothing is left behind: processes, namespace, taps.
+///
+/// # Errors
+/// When any act of the main job does not end as it must; the message says which, and where the logs are.
+pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
+    prepare(&options)?;
+    let rack = Rack::start(&options.dir.join("rack"), RackPlan::reference()).await.context("start the virtual rack")?;
+    let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
+    let told = run_in(&options, &rack, &slurm, &cancel).await;
+    slurm.close().await;
+    rack.close().await.context("take the rack down")?;
+    match told {
+        Err(_) if cancel.is_cancelled() => Ok(()),
+        told => told.with_context(|| format!("the logs are in {}", options.dir.display())),
+    }
+}
+
+fn prepare(options: &DemoOptions) -> anyhow::Result<()> {
+    crate::rack::clean(&options.dir.join("rack")).ok();
+    if options.dir.exists() {
+        std::fs::remove_dir_all(&options.dir).with_context(|| format!("empty {}", options.dir.display()))?;
+    }
+    std::fs::create_dir_all(&options.dir).with_context(|| format!("make {}", options.dir.display()))?;
+    // The database's user must be able to reach its own directory inside.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&options.dir, mode).with_context(|| format!("open {}", options.dir.display()))
+}
+
+async fn run_in(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    cancel: &CancellationToken,
+) -> anyhow::Result<()> {
+    let programs = programs::Programs::start(options, rack).await?;
+    let told = tokio::select! {
+        told = story::tell(options, rack, slurm, &programs) => told,
+        () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
+    };
+    if told.is_ok() && options.ending == Ending::Stay {
+        println!("\nThe console stays up at {} (user admin, password {}). Ctrl-C ends everything.", programs.url(), programs.password());
+        cancel.cancelled().await;
+    }
+    programs.close().await;
+    told
+}

@@ -1,0 +1,45 @@
+//! What a person reads at the end: each node's timeline with the time of each step, the gates, and the job's output.
+
+use muster_api::client::Client;
+use muster_core::gates::{GateResult, Limit, Verdict};
+
+/// Prints the report of a finished run.
+pub(super) async fn print(client: &Client, nodes: &[&str], job: &str) -> anyhow::Result<()> {
+    for node in nodes {
+        println!("\n=== {node}: timeline");
+        for entry in client.node_timeline(node).await?.items {
+            let took = entry.duration_ms.map_or(String::new(), |ms| format!("{:>8.1} s", ms as f64 / 1000.0));
+            println!("{}  {took:>10}  {}", entry.at.strftime("%H:%M:%S"), entry.summary);
+        }
+        for run in client.node_gate_runs(node).await?.items.iter().rev() {
+            println!("--- {node}: gates of {}: {}", run.suite, run.verdict);
+            run.results.iter().for_each(print_gate);
+        }
+    }
+    println!("\n=== the admitted node, as Slurm saw it\n{job}");
+    Ok(())
+}
+
+fn print_gate(result: &GateResult) {
+    let verdict = match result.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "FAIL",
+        Verdict::Error => "ERROR",
+        Verdict::Skipped => "skipped",
+    };
+    println!("  {verdict:<8}{:<28}{:>7.1} s  {}", result.gate, result.duration_ms as f64 / 1000.0, result.reason);
+    for measured in result.measured.iter().filter(|measured| measured.verdict != Verdict::Pass) {
+        let text = |limit: &Limit| match limit {
+            Limit::Number(number) => number.to_string(),
+            Limit::Text(text) => text.clone(),
+        };
+        println!(
+            "          {} {} = {} {}, limit {}",
+            measured.entity,
+            measured.metric,
+            text(&measured.value),
+            measured.unit,
+            text(&measured.limit)
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! The acts of the main job, in order. Each has a deadline and ends only when the API, and where it matters the machine itself, agree.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use muster_api::claims::{ClaimSpec, CreateClaim};
+use muster_api::client::Client;
+
+use super::chaos::Chaos;
+use super::programs::Programs;
+use super::watch::{Fleet, Watch};
+use super::{DemoOptions, Disturbance, declare, oracle, report};
+use crate::machine::PowerState;
+use crate::machine::oracle::Cause;
+use crate::slurm::Slurm;
+use crate::{Rack, RackPlan};
+
+/// Emulated machines on two cores are slow; what takes a server minutes takes them tens of minutes.
+const LONG: Duration = Duration::from_secs(45 * 60);
+const SHORT: Duration = Duration::from_secs(5 * 60);
+
+/// The node that passes, the one whose disk goes bad, the one that is too small.
+const GOOD: &str = "n1";
+const FAILING: &str = "n2";
+const SMALL: &str = "n3";
+
+/// The disk of the failing node that raises its warning, and the bit: reliability degraded (NVMe base specification, SMART log).
+const BAD_DISK: &str = "MUSTER-NVME-B-2";
+const DEGRADED: u8 = 4;
+
+pub(super) async fn tell(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+) -> anyhow::Result<()> {
+    let client = programs.client();
+    let mut watch = Watch::new();
+    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say("declare the site, its images, the stack, the suite, the cluster, and three nodes");
+    declare::site(client, options).await?;
+    programs.start_agent(client).await?;
+    let plan = planned(rack)?;
+    declare::fleet(client, options, &plan, slurm).await?;
+    let mut chaos = Chaos::new(options.disturbance == Disturbance::Kills);
+
+    inspect(rack, client, &mut watch).await?;
+    serve(rack, programs, client, &mut watch, &mut chaos).await?;
+    let job = run_a_job(slurm, &watch).await?;
+    release(rack, slurm, client, &mut watch).await?;
+    chaos.finish()?;
+    oracle::check(rack, options.disturbance)?;
+    report::print(client, &[GOOD, FAILING, SMALL], &job).await
+}
+
+fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
+    let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
+    fleet.get(node).map_or("", |status| status.state.as_str())
+}
+
+/// Accept: every node is booted into the live image, inspected, and held against its profile.
+async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+    watch.say("accept three powered-off machines");
+    for node in [GOOD, FAILING, SMALL] {
+        client.node_action(node, "accept", Some("the demo")).await?;
+    }
+    let button = &rack.slot(SMALL)?.machine;
+    let mut pressed = false;
+    let ended = watch.until(client, "inspection", LONG, async |fleet| {
+        let small = fleet.get(SMALL);
+        let asked = small.is_some_and(|status| status.why.waiting_for.as_deref().is_some_and(|text| text.contains("the lab")));
+        if asked && !pressed && button.power() == PowerState::Off {
+            button.press_button(Cause::Button).await?;
+            pressed = true;
+        }
+        for node in [GOOD, FAILING] {
+            ensure!(!matches!(state(fleet, node), "failed" | "quarantined"), "{node} did not become available");
+        }
+        ensure!(state(fleet, SMALL) != "available", "{SMALL} has less memory than its profile and was let through");
+        Ok(state(fleet, GOOD) == "available" && state(fleet, FAILING) == "available" && state(fleet, SMALL) == "quarantined")
+    });
+    ended.await
+}
+
+/// Claim: image, stack, gates, Slurm. One node gets there; the other's disk goes bad on the way.
+async fn serve(
+    rack: &Rack,
+    programs: &Programs,
+    client: &Client,
+    watch: &mut Watch,
+    chaos: &mut Chaos,
+) -> anyhow::Result<()> {
+    watch.say(&format!("claim {GOOD} and {FAILING} for the pool; a disk of {FAILING} will raise a critical warning"));
+    for node in [GOOD, FAILING] {
+        let spec = ClaimSpec { pool: "cpu".into(), node: Some(node.into()), selector: None };
+        client.create_claim(&CreateClaim { name: Some(format!("claim-{node}").parse()?), spec }).await?;
+    }
+    let failing = &rack.slot(FAILING)?.machine;
+    let served = watch.until(client, "service", LONG, async |fleet| {
+        chaos.watch(programs, client).await?;
+        if matches!(state(fleet, FAILING), "installing" | "validating") && failing.power() == PowerState::On {
+            // The emulated disk forgets its warning with each boot; a real one would not.
+            failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();
+        }
+        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} did not get into service");
+        ensure!(!matches!(state(fleet, FAILING), "failed" | "in_service"), "{FAILING} was not stopped by its gates");
+        Ok(state(fleet, GOOD) == "in_service" && state(fleet, FAILING) == "quarantined")
+    });
+    served.await
+}
+
+/// A job runs on the admitted node.
+async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
+    watch.say(&format!("srun on {GOOD}"));
+    let said = slurm.srun(&["-p", "gpu", "-w", GOOD, "uname", "-a"]).await?;
+    ensure!(said.contains(GOOD), "srun ran elsewhere: {said}");
+    Ok(format!("{}\n$ srun -p gpu -w {GOOD} uname -a\n{said}", slurm.sinfo().await?))
+}
+
+/// Release: the running job ends first, then the node leaves Slurm, is wiped, inspected, and available again.
+async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+    watch.say(&format!("start a job of 20 s on {GOOD} and release its claim at once"));
+    let mut job = slurm.command("srun").args(["-p", "gpu", "-w", GOOD, "sleep", "20"]).spawn()?;
+    let running = watch.until(client, "the job to run", SHORT, async |_| {
+        Ok(slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R", "-o", "%T"]).await?.contains("RUNNING"))
+    });
+    running.await?;
+    let claim = client.get::<ClaimSpec>(&format!("claim-{GOOD}")).await?;
+    client.delete_claim(claim.name.as_str(), claim.generation).await?;
+    let mut finished = None;
+    let drained = watch.until(client, "the drain", SHORT, async |fleet| {
+        finished = finished.or(job.try_wait()?);
+        Ok(!matches!(state(fleet, GOOD), "in_service" | "draining"))
+    });
+    drained.await?;
+    finished = finished.or(job.try_wait()?);
+    ensure!(finished.is_some_and(|status| status.success()), "the job did not end by itself before the node left");
+    gone(slurm).await?;
+    slurm.restart().await?;
+    gone(slurm).await?;
+    watch.say("the node is out of Slurm, also after slurmctld was restarted");
+    let back = watch.until(client, "the wipe and the inspection", LONG, async |fleet| {
+        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} did not come back");
+        Ok(state(fleet, GOOD) == "available")
+    });
+    back.await?;
+    oracle::disks_are_clean(rack, GOOD, watch)
+}
+
+async fn gone(slurm: &Slurm) -> anyhow::Result<()> {
+    let listed = slurm.sinfo().await?;
+    ensure!(!listed.split_whitespace().any(|word| word == GOOD), "{GOOD} is still in Slurm:\n{listed}");
+    Ok(())
+}
