@@ -83,7 +83,8 @@ const HEADER: &str =
 
 /// `muster-nodes.conf`: one NodeName line per node and the partition over them (slurm.conf(5)).
 ///
-/// A partition without nodes is legal, so an empty cluster stays a valid one.
+/// slurmctld 22.05 does not start without a partition, nor without a node: the partition is always declared, and an empty cluster gets one
+/// `FUTURE` node, which Slurm shows to nobody.
 pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
     let mut text = HEADER.to_owned();
     for node in nodes {
@@ -101,11 +102,16 @@ pub fn render_nodes(nodes: &[SlurmNode], partition: &str) -> String {
         }
         text.push_str(" State=UNKNOWN\n");
     }
-    if !nodes.is_empty() {
-        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        writeln!(text, "PartitionName={partition} Nodes={} Default=YES MaxTime=INFINITE State=UP", names.join(","))
-            .expect("writing to a string cannot fail");
-    }
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let members = match names.is_empty() {
+        true => {
+            text.push_str("NodeName=muster-none State=FUTURE\n");
+            String::new()
+        }
+        false => format!(" Nodes={}", names.join(",")),
+    };
+    writeln!(text, "PartitionName={partition}{members} Default=YES MaxTime=INFINITE State=UP")
+        .expect("writing to a string cannot fail");
     text
 }
 
@@ -174,7 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_cluster_has_no_partition_line() {
-        assert_eq!(render_nodes(&[], "gpu"), HEADER);
+    fn an_empty_cluster_keeps_its_partition_and_a_hidden_node() {
+        let text = render_nodes(&[], "gpu");
+        let rest = text.strip_prefix(HEADER).unwrap();
+        assert_eq!(rest, "NodeName=muster-none State=FUTURE\nPartitionName=gpu Default=YES MaxTime=INFINITE State=UP\n");
     }
 }
