@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
+use muster_lab::demo::{Artifacts, DemoOptions, Disturbance, Ending};
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 #[derive(Parser)]
 #[command(
@@ -21,6 +23,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run the main job on real parts: three powered-off machines, one of which ends in Slurm and is released again.
+    Demo(DemoArguments),
     /// Print the reference plan, with fresh BMC passwords.
     Plan,
     /// Build a rack in DIR and run it until Ctrl-C or SIGTERM.
@@ -69,26 +73,66 @@ enum Verb {
     },
 }
 
+/// Where the demo finds its parts; `make demo` knows.
+#[derive(clap::Args)]
+struct DemoArguments {
+    /// Where the rack, the database and the logs go; emptied first.
+    #[arg(long, default_value = ".demo")]
+    dir: PathBuf,
+    /// The muster binary.
+    #[arg(long, default_value = "target/debug/muster")]
+    muster: PathBuf,
+    /// The static node program.
+    #[arg(long)]
+    muster_node: PathBuf,
+    /// What the image builds left.
+    #[arg(long, default_value = ".cache")]
+    cache: PathBuf,
+    /// The stack with its lock.
+    #[arg(long)]
+    stack: PathBuf,
+    /// Blobs of the stack's bundle.
+    #[arg(long)]
+    bundle: PathBuf,
+    /// The suite the pool demands.
+    #[arg(long, default_value = "suites/admit-cpu.toml")]
+    suite: PathBuf,
+    /// The hardware profile of the rack's machines.
+    #[arg(long, default_value = "suites/profiles/virtual-node.toml")]
+    profile: PathBuf,
+    /// Port of the console on this host's loopback.
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// End after the main job.
+    #[arg(long)]
+    once: bool,
+    /// Kill the agent, the server and the database in the middle of the work.
+    #[arg(long)]
+    kills: bool,
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     match run(Arguments::parse().verb).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("muster-lab: {error}");
+            eprintln!("muster-lab: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run(verb: Verb) -> Result<(), LabError> {
+async fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
+        Verb::Demo(arguments) => demo(arguments).await,
         Verb::Plan => print(&RackPlan::reference()),
-        Verb::Up { dir, plan } => up(&dir, plan.as_deref()).await,
+        Verb::Up { dir, plan } => Ok(up(&dir, plan.as_deref()).await?),
         Verb::Show { dir } => print(&LabClient::new(&dir)?.machines().await?),
         Verb::Act { dir, machine, act } => {
             let act: Act = serde_json::from_str(&act).map_err(|error| LabError::Plan(format!("ACT: {error}")))?;
-            LabClient::new(&dir)?.act(&machine, &act).await
+            Ok(LabClient::new(&dir)?.act(&machine, &act).await?)
         }
         Verb::Log { dir, machine } => {
             let lab = LabClient::new(&dir)?;
@@ -138,8 +182,38 @@ async fn up(dir: &Path, plan: Option<&Path>) -> Result<(), LabError> {
     rack.close().await.map(drop)
 }
 
-fn print(document: &impl Serialize) -> Result<(), LabError> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| LabError::Plan(error.to_string()))?;
+async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let options = DemoOptions {
+        dir: std::path::absolute(arguments.dir)?,
+        muster: std::path::absolute(arguments.muster)?,
+        artifacts: Artifacts {
+            cache: std::path::absolute(arguments.cache)?,
+            muster_node: std::path::absolute(arguments.muster_node)?,
+            stack: arguments.stack,
+            bundle: arguments.bundle,
+            suite: arguments.suite,
+            profile: arguments.profile,
+        },
+        port: arguments.port,
+        ending: if arguments.once { Ending::Exit } else { Ending::Stay },
+        disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
+    };
+    let cancel = CancellationToken::new();
+    let run = muster_lab::demo::run(options, cancel.clone());
+    tokio::pin!(run);
+    tokio::select! {
+        ended = &mut run => return ended,
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("stopping: machines, programs, namespace");
+    cancel.cancel();
+    run.await
+}
+
+fn print(document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(document)?;
     println!("{text}");
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Artifacts {
 ///
 /// # Errors
 /// When it is not there or not TOML.
-pub fn toml_as_json(path: &Path) -> anyhow::Result<serde_json::Value> {
+pub(super) fn toml_as_json(path: &Path) -> anyhow::Result<serde_json::Value> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("{}", path.display()))
 }
@@ -59,7 +59,7 @@ pub fn toml_as_json(path: &Path) -> anyhow::Result<serde_json::Value> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn digest(path: &Path) -> anyhow::Result<Digest> {
+pub(super) fn digest(path: &Path) -> anyhow::Result<Digest> {
     let mut file = std::fs::File::open(path).with_context(|| format!("{}", path.display()))?;
     let mut hasher = Sha256::new();
     std::io::copy(&mut file, &mut hasher)?;

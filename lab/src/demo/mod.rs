@@ -28,6 +28,8 @@ pub struct DemoOptions {
     /// The `muster` binary.
     pub muster: PathBuf,
     pub artifacts: Artifacts,
+    /// Port of the console on this host's loopback; 0 picks one.
+    pub port: u16,
     pub ending: Ending,
     pub disturbance: Disturbance,
 }
@@ -76,19 +78,18 @@ fn prepare(options: &DemoOptions) -> anyhow::Result<()> {
     std::fs::set_permissions(&options.dir, mode).with_context(|| format!("open {}", options.dir.display()))
 }
 
-async fn run_in(
-    options: &DemoOptions,
-    rack: &Rack,
-    slurm: &Slurm,
-    cancel: &CancellationToken,
-) -> anyhow::Result<()> {
+async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &CancellationToken) -> anyhow::Result<()> {
     let programs = programs::Programs::start(options, rack).await?;
     let told = tokio::select! {
         told = story::tell(options, rack, slurm, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
     if told.is_ok() && options.ending == Ending::Stay {
-        println!("\nThe console stays up at {} (user admin, password {}). Ctrl-C ends everything.", programs.url(), programs.password());
+        println!(
+            "\nThe console stays up at {} (user admin, password {}). Ctrl-C ends everything.",
+            programs.url(),
+            programs.password()
+        );
         cancel.cancelled().await;
     }
     programs.close().await;

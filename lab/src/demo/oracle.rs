@@ -15,7 +15,7 @@ pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow:
     let seed: u64 = rand::random();
     let slot = rack.slot(node)?;
     let mut read = 0;
-    for disk in slot.machine.disks() {
+    for disk in slot.machine.plan.disks.iter().map(|disk| disk.serial.as_str()) {
         let blocks = slot.machine.disk_sample(disk, seed, SAMPLES)?;
         let dirty = blocks.iter().filter(|block| !block.zero).count();
         ensure!(dirty == 0, "{dirty} of {} blocks of {disk} still hold data (seed {seed})", blocks.len());

@@ -28,12 +28,7 @@ const SMALL: &str = "n3";
 const BAD_DISK: &str = "MUSTER-NVME-B-2";
 const DEGRADED: u8 = 4;
 
-pub(super) async fn tell(
-    options: &DemoOptions,
-    rack: &Rack,
-    slurm: &Slurm,
-    programs: &Programs,
-) -> anyhow::Result<()> {
+pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
     let client = programs.client();
     let mut watch = Watch::new();
     watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
@@ -72,7 +67,8 @@ async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Res
     let mut pressed = false;
     let ended = watch.until(client, "inspection", LONG, async |fleet| {
         let small = fleet.get(SMALL);
-        let asked = small.is_some_and(|status| status.why.waiting_for.as_deref().is_some_and(|text| text.contains("the lab")));
+        let asked =
+            small.is_some_and(|status| status.why.waiting_for.as_deref().is_some_and(|text| text.contains("the lab")));
         if asked && !pressed && button.power() == PowerState::Off {
             button.press_button(Cause::Button).await?;
             pressed = true;
@@ -81,7 +77,9 @@ async fn inspect(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Res
             ensure!(!matches!(state(fleet, node), "failed" | "quarantined"), "{node} did not become available");
         }
         ensure!(state(fleet, SMALL) != "available", "{SMALL} has less memory than its profile and was let through");
-        Ok(state(fleet, GOOD) == "available" && state(fleet, FAILING) == "available" && state(fleet, SMALL) == "quarantined")
+        Ok(state(fleet, GOOD) == "available"
+            && state(fleet, FAILING) == "available"
+            && state(fleet, SMALL) == "quarantined")
     });
     ended.await
 }
