@@ -184,12 +184,16 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Stri
     let Reference { profile, facts, .. } = reference;
     let nvme = |facts: &Facts| facts.disks.iter().filter(|disk| disk.transport == DiskTransport::Nvme).count() as u64;
     let expected = match count.as_str() {
-        "profile:disks" => profile_disks(profile),
         "profile:gpus" => profile.gpus.as_ref().map_or(0, |gpus| u64::from(gpus.count)),
-        "profile:nics" => u64::from(profile.nics),
         "facts:disks" => facts.disks.len() as u64,
         "facts:nvme_disks" => nvme(facts),
         "facts:gpus" => facts.gpus.len() as u64,
+        reference if reference.starts_with("profile:") => {
+            let name = reference.trim_start_matches("profile:");
+            let (value, _) = profile_number(name, profile).ok_or(format!("the profile has no threshold {name}"))?;
+            // Saturates: a negative or absurd count is met by no measurement.
+            value as u64
+        }
         number => number.parse().map_err(|_| format!("count {number:?} is neither a number nor a known reference"))?,
     };
     match expected {
@@ -198,9 +202,8 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Stri
     }
 }
 
-/// References that `count` may hold, besides a number.
-pub(super) const COUNTS: [&str; 6] =
-    ["profile:disks", "profile:gpus", "profile:nics", "facts:disks", "facts:nvme_disks", "facts:gpus"];
+/// References that `count` may hold, besides a number and any `profile:NAME`.
+pub(super) const COUNTS: [&str; 3] = ["facts:disks", "facts:nvme_disks", "facts:gpus"];
 
 fn sentence(measured: &Measured) -> String {
     let Measured { metric, entity, value, op, limit, unit, .. } = measured;

@@ -66,6 +66,7 @@ pub const PARSERS: &[Parser] = &[
         builtin: true,
         metrics: &[
             metric("kernel.release", TEXT),
+            metric("kernel.unexpected", "kernels"),
             metric("kernel.arguments_missing", "arguments"),
             metric("kernel.taint", "flags"),
         ],

@@ -9,7 +9,7 @@ use super::{Each, Gate, Limit, Op, Suite};
 /// A week: longer than any soak.
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 /// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk.
-pub const VARIABLES: [&str; 5] = ["agent_address", "agent_url", "image_kernel", "each", "scratch"];
+pub const VARIABLES: [&str; 6] = ["agent_address", "agent_url", "address", "hostname", "each", "scratch"];
 
 /// Every reason why a suite must not be used, as `gate: what is wrong`; empty when there is none.
 pub fn lint(suite: &Suite) -> Vec<String> {
@@ -55,8 +55,11 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
         "output must be a plain file name",
     );
-    let count_is_known =
-        |count: &String| COUNTS.contains(&count.as_str()) || matches!(count.parse::<u64>(), Ok(1..=100_000));
+    let count_is_known = |count: &String| {
+        count.starts_with("profile:")
+            || COUNTS.contains(&count.as_str())
+            || matches!(count.parse::<u64>(), Ok(1..=100_000))
+    };
     check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
     match Parser::find(&gate.parser) {

@@ -60,7 +60,7 @@ pub struct Gate {
     pub timeout_s: u64,
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
-    /// Entities that must be seen: a number, or `profile:disks`, `profile:gpus`, `facts:disks`…
+    /// Entities that each criterion must see: a number, any `profile:NAME`, `facts:disks`, `facts:nvme_disks` or `facts:gpus`; one when absent.
     #[serde(default)]
     pub count: Option<String>,
     pub criteria: Vec<Criterion>,

@@ -96,6 +96,16 @@ impl Database {
         self.there(name).next().is_some()
     }
 
+    /// Whether it is the record of no system at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packages.is_empty()
+    }
+
+    /// Names of all packages that are there.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.packages.keys().map(String::as_str).filter(|name| self.has(name))
+    }
+
     fn there(&self, name: &str) -> impl Iterator<Item = &Package> {
         self.packages.get(name).into_iter().flatten().filter(|package| package.state != State::Removed)
     }

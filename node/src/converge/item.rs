@@ -76,6 +76,7 @@ fn waiting(items: &[Item]) -> Vec<String> {
     items.iter().filter(|item| !item.fits && item.by_reboot).map(|item| item.name.clone()).collect()
 }
 
-fn difference(item: &Item) -> String {
+/// What differs, in words.
+pub(super) fn difference(item: &Item) -> String {
     format!("{} is {}, wanted {}", item.name, item.found.as_deref().unwrap_or("absent"), item.wanted)
 }

@@ -43,7 +43,7 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>,
         let found = active.contains(argument).then(|| argument.clone());
         items.push(Item { by_reboot: true, ..Item::new(format!("kernel argument {argument}"), argument, found) });
     }
-    if let Some(wanted) = release(plan) {
+    if let Some(wanted) = newest_release(plan.packages.iter().map(|package| package.name.as_str())) {
         let running = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
         let running = running.map(|bytes| words(&String::from_utf8_lossy(&bytes)));
         items.push(Item { by_reboot: true, ..Item::new("running kernel", wanted, running) });
@@ -120,14 +120,15 @@ pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failur
     Ok(String::from_utf8_lossy(&bytes).split_whitespace().map(str::to_owned).collect())
 }
 
-/// The newest release among the plan's kernel packages (`linux-image-6.1.0-40-amd64`); `None` when it installs none by release.
-fn release(plan: &ConvergePlan) -> Option<String> {
-    let releases = plan.packages.iter().filter_map(|package| package.name.strip_prefix("linux-image-"));
-    let numbers = |release: &str| -> Vec<u64> {
+/// The newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` when none is named by release.
+pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Option<String> {
+    let numbers = |release: &&str| -> Vec<u64> {
         release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
     };
-    let by_release = releases.filter(|release| release.starts_with(|c: char| c.is_ascii_digit()));
-    by_release.max_by_key(|release| numbers(release)).map(|release| release.trim_end_matches("-unsigned").to_owned())
+    let releases = packages.filter_map(|package| package.strip_prefix("linux-image-"));
+    let by_release =
+        releases.filter(|release| release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg"));
+    by_release.max_by_key(numbers).map(|release| release.trim_end_matches("-unsigned").to_owned())
 }
 
 /// `vm.swappiness` is /proc/sys/vm/swappiness. Where the first separator is a slash, slashes separate and dots are dots (sysctl.d(5)).
@@ -166,5 +167,7 @@ mod tests {
         assert_eq!(sysctl_path("net.ipv4.conf.eth0/1.forwarding"), "/proc/sys/net/ipv4/conf/eth0.1/forwarding");
         assert_eq!(module_of("usr/lib/modules/6.1.0-40/kernel/a/snd-hda.ko.xz").as_deref(), Some("snd_hda"));
         assert_eq!(module_of("usr/bin/kmod"), None);
+        let packages = ["linux-image-amd64", "linux-image-6.1.0-9-amd64", "linux-image-6.1.0-40-amd64", "linux-base"];
+        assert_eq!(newest_release(packages.into_iter()).as_deref(), Some("6.1.0-40-amd64"));
     }
 }

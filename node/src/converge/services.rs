@@ -38,6 +38,14 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> 
     Ok(plan.services.iter().map(|service| item(service, units.get(&unit_name(&service.name)))).collect())
 }
 
+/// The same for a gate: each unit that is not as the plan wants it, in words.
+///
+/// # Errors
+/// As [`items`].
+pub(crate) fn differences(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<String>, Failure> {
+    Ok(items(machine, plan, cx)?.iter().filter(|item| !item.fits).map(super::item::difference).collect())
+}
+
 fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
     let word = |yes, word, other| if yes { word } else { other };
     let enabled = word(service.enabled, "enabled", "disabled");

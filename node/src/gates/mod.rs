@@ -1,22 +1,77 @@
-//! Runs gates and judges what they measured.
+//! Runs gates and holds what they measured against their criteria. It must not decide about the node: verdicts and evidence go to the server.
 
-use std::process::ExitCode;
+mod command; // `muster-node gate`, by hand
+mod execute; // One gate: its tool or our own measurement, then the verdict
+mod parsers; // One file per tool or measurement
+mod scratch; // A folder for the tools' files
+#[cfg(test)]
+mod tests;
 
-use muster_core::gates::GateResult;
+use muster_core::facts::Facts;
+use muster_core::gates::{Gate, GateResult, Stage, Verdict, fingerprint, lint};
 use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, GatePlan};
 
+pub use command::command;
+
+use crate::converge::machine::Machine;
+use crate::failure::fatal;
+use crate::inventory;
 use crate::job::JobContext;
 
-/// placeholder
-///
-/// # Errors
-/// Always, for now.
-pub fn run(_plan: &GatePlan, _cx: &mut JobContext) -> Result<(Vec<GateResult>, Digest), Failure> {
-    Err(crate::failure::fatal("unsupported", "gates are not built in"))
+/// What gates are run on.
+pub(crate) struct Bench<'a> {
+    pub(crate) machine: Machine,
+    pub(crate) plan: &'a GatePlan,
+    pub(crate) facts: &'a Facts,
+    pub(crate) cx: &'a JobContext,
 }
 
-/// `muster-node gate …`; placeholder
-pub fn command(_arguments: &[String]) -> ExitCode {
-    ExitCode::from(2)
+/// Runs a plan's gates on this machine, and gives the fingerprint of the hardware they ran on.
+///
+/// # Errors
+/// `bad_suite` when the linter refuses it, `cancelled`. A gate that cannot be run is a result, not a failure.
+pub fn run(plan: &GatePlan, cx: &JobContext) -> Result<(Vec<GateResult>, Digest), Failure> {
+    let facts = inventory::collect(cx).facts;
+    let results = run_on(&Bench { machine: Machine::host(), plan, facts: &facts, cx })?;
+    Ok((results, fingerprint(&facts)))
+}
+
+/// Stage by stage: one stage's required gates must all pass before the next stage is worth its time.
+fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
+    let Bench { plan, cx, .. } = bench;
+    let gates = chosen(plan)?;
+    let mut blocked: Option<(Stage, String)> = None;
+    let mut results = Vec::with_capacity(gates.len());
+    for (done, gate) in gates.iter().enumerate() {
+        if cx.cancelled() {
+            return Err(fatal("cancelled", "the job was cancelled between two gates"));
+        }
+        cx.progress(&gate.title, Some(done as u64), Some(gates.len() as u64), Some("gates"));
+        let result = match &blocked {
+            Some((stage, by)) if *stage < gate.stage => execute::skipped(gate, by, cx),
+            _ => execute::execute(gate, bench)?,
+        };
+        cx.log(&format!("{} {}: {}", result.gate, result.verdict.as_str(), result.reason));
+        if gate.required && result.verdict != Verdict::Pass && blocked.is_none() {
+            blocked = Some((gate.stage, gate.id.clone()));
+        }
+        results.push(result);
+    }
+    Ok(results)
+}
+
+/// The wanted gates in the order of their stages.
+fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
+    let problems = lint(&plan.suite);
+    if !problems.is_empty() {
+        return Err(fatal("bad_suite", problems[..problems.len().min(10)].join("; ")));
+    }
+    if let Some(unknown) = plan.only.iter().find(|id| plan.suite.gates.iter().all(|gate| gate.id != **id)) {
+        return Err(fatal("bad_suite", format!("the suite has no gate {unknown:?}")));
+    }
+    let mut gates: Vec<&Gate> = plan.suite.gates.iter().collect();
+    gates.retain(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
+    gates.sort_by_key(|gate| gate.stage);
+    Ok(gates)
 }

@@ -1,0 +1,235 @@
+//! One gate: its tool is run, or muster-node measures by itself; what was read is held against the criteria.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant};
+
+use muster_core::facts::{Disk, DiskTransport};
+use muster_core::gates::{
+    Assessment, Each, Evidence, Gate, GateResult, Measured, OnTimeout, Reference, Sample, Verdict, assess,
+};
+use muster_core::wire::node::Failure;
+
+use super::Bench;
+use super::parsers::{self, Answer, Reading};
+use super::scratch::Scratch;
+use crate::failure::fatal;
+use crate::files;
+use crate::job::JobContext;
+use crate::tool::{self, Call, ToolError};
+
+/// Longest answer that is parsed, in bytes; no tool of ours says more.
+const ANSWER_MAX: usize = 1 << 20;
+/// Kept of each stream as evidence, in bytes, from its end.
+const EVIDENCE_MAX: usize = 64 << 10;
+
+/// Why there is nothing to hold against the criteria.
+enum Stop {
+    /// No answer that counts.
+    Unknown(String),
+    /// It did not come back within its own time.
+    TimedOut,
+    /// The whole run ends.
+    Cancelled,
+}
+
+/// Runs one gate to its verdict.
+///
+/// # Errors
+/// `cancelled` alone; everything else is a verdict.
+pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Failure> {
+    let (started_at, started) = (bench.cx.clock().now(), Instant::now());
+    let mut evidence = Evidence { argv: gate.argv.clone(), ..Evidence::default() };
+    let read = if gate.argv.is_empty() {
+        parsers::measure(gate, bench).map_err(Stop::Unknown)
+    } else {
+        run(gate, bench, &mut evidence)
+    };
+    let Assessment { verdict, reason, measured } = match read {
+        Ok(reading) => judge(gate, bench, reading, &mut evidence),
+        Err(Stop::Unknown(why)) => Assessment { verdict: Verdict::Error, reason: why, measured: Vec::new() },
+        Err(Stop::TimedOut) => timed_out(gate),
+        Err(Stop::Cancelled) => {
+            return Err(fatal("cancelled", format!("the job was cancelled while gate {} ran", gate.id)));
+        }
+    };
+    let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(GateResult { started_at, duration_ms, ..result(gate, verdict, reason, measured, evidence, bench.cx) })
+}
+
+/// A gate that was not worth running, because an earlier stage is not through.
+pub(super) fn skipped(gate: &Gate, by: &str, cx: &JobContext) -> GateResult {
+    let reason = format!("not run: gate {by} of an earlier stage did not pass");
+    result(gate, Verdict::Skipped, reason, Vec::new(), Evidence::default(), cx)
+}
+
+fn result(
+    gate: &Gate,
+    verdict: Verdict,
+    reason: String,
+    measured: Vec<Measured>,
+    evidence: Evidence,
+    cx: &JobContext,
+) -> GateResult {
+    let Gate { id, title, stage, required, .. } = gate.clone();
+    GateResult {
+        gate: id,
+        title,
+        stage,
+        required,
+        verdict,
+        reason,
+        measured,
+        started_at: cx.clock().now(),
+        duration_ms: 0,
+        evidence,
+    }
+}
+
+fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Evidence) -> Assessment {
+    let reference = Reference {
+        profile: &bench.plan.profile,
+        facts: bench.facts,
+        stack: bench.plan.stack.as_ref(),
+        variables: &bench.plan.variables,
+    };
+    let mut assessment = assess(gate, &reading.samples, &reference);
+    evidence.versions = reading.versions;
+    if !reading.notes.is_empty() {
+        let notes = reading.notes.join("\n");
+        if evidence.stdout.is_empty() {
+            evidence.stdout = tool::tail(notes.as_bytes(), EVIDENCE_MAX);
+        }
+        if assessment.verdict != Verdict::Pass {
+            let shown = reading.notes[..reading.notes.len().min(5)].join("; ");
+            assessment.reason = format!("{}: {shown}", assessment.reason);
+        }
+    }
+    assessment
+}
+
+fn timed_out(gate: &Gate) -> Assessment {
+    let reason = format!("did not end within {} s and was killed", gate.timeout_s);
+    let verdict = match gate.on_timeout {
+        OnTimeout::Error => Verdict::Error,
+        OnTimeout::Fail => Verdict::Fail,
+    };
+    Assessment { verdict, reason, measured: Vec::new() }
+}
+
+/// Runs the tool, once or once per disk, and reads its answers.
+fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+    let Some(each) = gate.each else { return run_once(gate, bench, None, evidence) };
+    let disks = bench.facts.disks.iter().filter(|disk| match each {
+        Each::Disks => true,
+        Each::NvmeDisks => disk.transport == DiskTransport::Nvme,
+    });
+    let mut all = Reading::default();
+    for disk in disks {
+        let reading = run_once(gate, bench, Some(disk), evidence)?;
+        all.samples.extend(reading.samples);
+        all.notes.extend(reading.notes);
+        all.versions.extend(reading.versions);
+    }
+    Ok(all)
+}
+
+fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+    let serial = match disk {
+        None => None,
+        Some(disk) => {
+            Some(disk.serial.as_deref().ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?)
+        }
+    };
+    let unknown = |failure: Failure| Stop::Unknown(failure.message);
+    let scratch = Scratch::new(&bench.machine).map_err(unknown)?;
+    let mut words = bench.plan.variables.clone();
+    words.insert("scratch".into(), scratch.path().to_string_lossy().into_owned());
+    words.extend(disk.map(|disk| ("each".to_owned(), format!("/dev/{}", disk.name))));
+    let argv = gate
+        .argv
+        .iter()
+        .map(|argument| expand(argument, &words))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Stop::Unknown)?;
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+
+    let call = Call { argv: &argv, timeout: Some(Duration::from_secs(gate.timeout_s)), ..Call::default() };
+    let finished = match tool::run(bench.cx, &call) {
+        Ok(finished) => finished,
+        Err(error) => return Err(stopped(error, gate, evidence)),
+    };
+    keep(evidence, serial, &finished.stdout, &finished.stderr);
+    evidence.exit = finished.status.code();
+    let exit = finished.status.code().ok_or_else(|| {
+        Stop::Unknown(format!("{} was killed by signal {}", argv[0], finished.status.signal().unwrap_or_default()))
+    })?;
+    if finished.truncated || finished.stdout.len() > ANSWER_MAX {
+        return Err(Stop::Unknown(format!("{} said more than {ANSWER_MAX} bytes", argv[0])));
+    }
+    let answer = match &gate.output {
+        None => finished.stdout,
+        Some(name) => {
+            let bytes = files::read_capped(&scratch.path().join(name), ANSWER_MAX as u64);
+            bytes.map_err(|error| {
+                Stop::Unknown(format!("{} ended with {exit} and left no readable {name}: {error}", argv[0]))
+            })?
+        }
+    };
+    if gate.output.is_some() {
+        keep(evidence, gate.output.as_deref(), &answer, b"");
+    }
+    let answer = std::str::from_utf8(&answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
+    let messages = String::from_utf8_lossy(&finished.stderr);
+    let reading = parsers::parse(&gate.parser, &Answer { exit, text: answer, messages: &messages, serial });
+    let reading = reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))?;
+    Ok(named(reading, serial))
+}
+
+/// Readings of one disk carry its serial.
+fn named(mut reading: Reading, serial: Option<&str>) -> Reading {
+    if let Some(serial) = serial {
+        reading.samples.iter_mut().for_each(|sample: &mut Sample| sample.entity = serial.to_owned());
+    }
+    reading
+}
+
+fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
+    match error {
+        ToolError::Cancelled(_) => Stop::Cancelled,
+        ToolError::TimedOut { after, stdout, stderr, .. } => {
+            keep(evidence, None, &stdout, &stderr);
+            match after >= Duration::from_secs(gate.timeout_s) {
+                true => Stop::TimedOut,
+                // Cut short by the job's own deadline, it says nothing about the hardware.
+                false => Stop::Unknown(format!("the job's deadline ended it after {} s", after.as_secs())),
+            }
+        }
+        other @ (ToolError::Missing(_) | ToolError::Io(..)) => Stop::Unknown(Failure::from(other).message),
+    }
+}
+
+/// Adds a run's output to the evidence, newest last, within the cap.
+fn keep(evidence: &mut Evidence, title: Option<&str>, stdout: &[u8], stderr: &[u8]) {
+    for (kept, stream) in [(&mut evidence.stdout, stdout), (&mut evidence.stderr, stderr)] {
+        let text = tool::tail(stream, EVIDENCE_MAX);
+        if text.is_empty() {
+            continue;
+        }
+        let title = title.map(|title| format!("== {title}\n")).unwrap_or_default();
+        let joined = format!("{kept}{}{title}{text}", if kept.is_empty() { "" } else { "\n" });
+        *kept = tool::tail(joined.as_bytes(), EVIDENCE_MAX);
+    }
+}
+
+/// `${word}` becomes the word's value. A value is never looked at again, and never splits into two arguments.
+fn expand(argument: &str, words: &BTreeMap<String, String>) -> Result<String, String> {
+    let mut pieces = argument.split("${");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (word, rest) = piece.split_once("}").ok_or_else(|| format!("{argument:?} has an open ${{"))?;
+        text.push_str(words.get(word).ok_or_else(|| format!("no variable {word} was given"))?);
+        text.push_str(rest);
+    }
+    Ok(text)
+}

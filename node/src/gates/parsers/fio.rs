@@ -1,0 +1,85 @@
+//! fio 3, `--output-format=json`. Bandwidth is in MB/s (10^6 bytes), as fio's `bw_bytes` gives it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Answer, Reading, json};
+
+#[derive(Deserialize)]
+struct Report {
+    #[serde(rename = "fio version")]
+    version: String,
+    jobs: Vec<Job>,
+    #[serde(rename = "global options", default)]
+    options: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    jobname: String,
+    /// errno; 84 (EILSEQ) when what was read is not what was written.
+    error: u32,
+    #[serde(rename = "job options", default)]
+    options: BTreeMap<String, String>,
+    read: Direction,
+    write: Direction,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    io_bytes: u64,
+    bw_bytes: f64,
+    iops: f64,
+    clat_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    #[serde(default)]
+    percentile: BTreeMap<String, f64>,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: Report = json(answer.text)?;
+    if !report.version.starts_with("fio-3.") {
+        return Err(format!("version {:?} is not known", report.version));
+    }
+    let failed = report.jobs.iter().any(|job| job.error != 0);
+    if report.jobs.is_empty() || (answer.exit != 0) != failed {
+        return Err(format!(
+            "{} jobs, of which {} failed, do not go with its exit status",
+            report.jobs.len(),
+            u8::from(failed)
+        ));
+    }
+    let mut reading = Reading::default();
+    reading.version("fio", &report.version);
+    for job in &report.jobs {
+        let name = job.jobname.as_str();
+        reading.add_of("fio.error", name, job.error);
+        reading.add_of("fio.written", name, job.write.io_bytes as f64);
+        if job.options.contains_key("verify") || report.options.contains_key("verify") {
+            // Verification reads back every block that was written.
+            reading.add_of("fio.unverified", name, job.write.io_bytes.abs_diff(job.read.io_bytes) as f64);
+        }
+        let metrics = [
+            (&job.write, "fio.write_bandwidth", "fio.write_iops", "fio.write_p99"),
+            (&job.read, "fio.read_bandwidth", "fio.read_iops", "fio.read_p99"),
+        ];
+        for (direction, bandwidth, iops, p99) in metrics {
+            if direction.io_bytes == 0 {
+                continue;
+            }
+            reading.add_of(bandwidth, name, direction.bw_bytes / 1e6);
+            reading.add_of(iops, name, direction.iops);
+            if let Some(nanoseconds) = direction.clat_ns.percentile.get("99.000000") {
+                reading.add_of(p99, name, nanoseconds / 1e6);
+            }
+        }
+    }
+    if failed {
+        reading.notes.extend(answer.messages.lines().map(str::to_owned).take(10));
+    }
+    Ok(reading)
+}

@@ -1,0 +1,56 @@
+//! iperf3 3, `--json`, TCP: what the receiver got, which is what the network carried. Gb/s are 10^9 bits.
+
+use serde::Deserialize;
+
+use super::{Answer, Reading, json};
+
+#[derive(Deserialize)]
+struct Report {
+    start: Start,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    end: End,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    version: String,
+}
+
+#[derive(Default, Deserialize)]
+struct End {
+    sum_sent: Option<Sum>,
+    sum_received: Option<Sum>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    bytes: u64,
+    bits_per_second: f64,
+    retransmits: Option<u32>,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: Report = json(answer.text)?;
+    if !report.start.version.starts_with("iperf 3.") {
+        return Err(format!("version {:?} is not known", report.start.version));
+    }
+    // A server that is busy or away says nothing about this node's network card.
+    if let Some(error) = report.error {
+        return Err(error);
+    }
+    let (Some(sent), Some(received)) = (report.end.sum_sent, report.end.sum_received) else {
+        return Err("it ended without a sum over a TCP test".into());
+    };
+    if answer.exit != 0 || received.bytes == 0 {
+        return Err(format!("{} bytes were received", received.bytes));
+    }
+    let mut reading = Reading::default();
+    reading.version("iperf3", &report.start.version);
+    reading.add("network.received", received.bits_per_second / 1e9);
+    if let Some(retransmits) = sent.retransmits {
+        reading.add("network.retransmits", retransmits);
+    }
+    Ok(reading)
+}

@@ -1,0 +1,48 @@
+//! The running kernel: the newest one installed, with the stack's arguments, untainted.
+
+use muster_core::gates::{Limit, Sample};
+
+use super::{Bench, Reading};
+use crate::converge::dpkg::Database;
+use crate::converge::kernel::{command_line, newest_release};
+
+const FILE_MAX: u64 = 4096;
+
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
+    let machine = &bench.machine;
+    let read = |path: &str| -> Result<String, String> {
+        let bytes =
+            machine.read(path, FILE_MAX).map_err(|failure| failure.message)?.ok_or(format!("there is no {path}"))?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    let running = read("/proc/sys/kernel/osrelease")?;
+    let taint: u32 = read("/proc/sys/kernel/tainted")?.parse().map_err(|_| "the kernel's taint is not a number")?;
+    let database = Database::read(machine).map_err(|failure| failure.message)?;
+    let installed = newest_release(database.names()).ok_or("dpkg knows no kernel package to compare with")?;
+    let active = command_line(machine).map_err(|failure| failure.message)?;
+    let stack = bench.plan.stack.as_ref();
+    let wanted = stack.map(|stack| stack.kernel_args.as_slice()).unwrap_or_default();
+    let missing: Vec<&String> = wanted.iter().filter(|argument| !active.contains(*argument)).collect();
+
+    let mut reading = Reading::default();
+    if running != installed {
+        reading.notes.push(format!("kernel {running} runs, {installed} is installed"));
+    }
+    reading.notes.extend(missing.iter().map(|argument| format!("kernel argument {argument} is not active")));
+    reading.samples.push(Sample {
+        metric: "kernel.release",
+        entity: String::new(),
+        value: Limit::Text(running.clone()),
+    });
+    reading.count("kernel.unexpected", usize::from(running != installed));
+    // Without a stack nothing is known about arguments, and nothing is said.
+    if stack.is_some() {
+        reading.count("kernel.arguments_missing", missing.len());
+    }
+    // A bit field; each bit is a reason (Documentation/admin-guide/tainted-kernels.rst).
+    reading.add("kernel.taint", taint.count_ones());
+    if taint != 0 {
+        reading.notes.push(format!("the kernel is tainted: {taint}"));
+    }
+    Ok(reading)
+}

@@ -1,0 +1,94 @@
+//! Parsers, one file each. Strict: an unknown version, a missing field, a wrong root or an exit status that contradicts the answer is an error, and
+//! an error is never a pass. Each was written from recordings of the real tool; see `fixtures/`.
+
+mod clock; // Our clock against the agent's
+mod facts; // Inventory against the profile
+mod fio; // Disk throughput and verification
+mod iperf3; // Network throughput
+mod kernel; // Release, command line, taint
+mod nvme; // `nvme smart-log`
+mod packages; // dpkg's record against the lock
+mod pcie; // Link width and speed
+mod services; // Units of the stack
+mod smartctl; // Disk health
+mod stress_ng; // Processor load with verification
+mod stressapptest; // Memory under load
+
+use std::collections::BTreeMap;
+
+use muster_core::gates::{Gate, Limit, Sample};
+
+use super::Bench;
+
+/// What a tool answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer<'a> {
+    pub(super) exit: i32,
+    /// stdout, or the file the gate names as its output.
+    pub(super) text: &'a str,
+    /// stderr.
+    pub(super) messages: &'a str,
+    /// The disk it was asked about.
+    pub(super) serial: Option<&'a str>,
+}
+
+/// What was read from it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Reading {
+    pub(super) samples: Vec<Sample>,
+    /// What a person wants to know when the gate does not pass.
+    pub(super) notes: Vec<String>,
+    pub(super) versions: BTreeMap<String, String>,
+}
+
+impl Reading {
+    /// Adds a number that belongs to the node, or to the one disk asked about.
+    fn add(&mut self, metric: &'static str, value: impl Into<f64>) {
+        self.add_of(metric, "", value);
+    }
+
+    /// Adds a number of one entity.
+    fn add_of(&mut self, metric: &'static str, entity: &str, value: impl Into<f64>) {
+        self.samples.push(Sample { metric, entity: entity.into(), value: Limit::Number(value.into()) });
+    }
+
+    /// Adds a count; lists on a node are short enough for a double.
+    fn count(&mut self, metric: &'static str, count: usize) {
+        self.add(metric, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    fn version(&mut self, program: &str, version: &str) {
+        self.versions.insert(program.into(), version.chars().take(100).collect());
+    }
+}
+
+/// Reads a tool's answer.
+pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String> {
+    match parser {
+        "fio" => fio::parse(answer),
+        "iperf3" => iperf3::parse(answer),
+        "nvme-smart-log" => nvme::parse(answer),
+        "smartctl" => smartctl::parse(answer),
+        "stress-ng" => stress_ng::parse(answer),
+        "stressapptest" => stressapptest::parse(answer),
+        other => Err(format!("no parser {other:?} reads a tool's answer")),
+    }
+}
+
+/// Measures without a tool.
+pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
+    match gate.parser.as_str() {
+        "clock" => clock::measure(bench),
+        "facts" => Ok(facts::measure(bench)),
+        "kernel" => kernel::measure(bench),
+        "packages" => packages::measure(bench),
+        "pcie" => Ok(pcie::measure(bench)),
+        "services" => services::measure(bench),
+        other => Err(format!("no measurement {other:?}")),
+    }
+}
+
+/// Deserialises a whole answer; nothing may stand before or after the document.
+fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| format!("its answer is not what this parser knows: {error}"))
+}

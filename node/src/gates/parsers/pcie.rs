@@ -1,0 +1,34 @@
+//! PCIe links of storage, network and accelerator functions. The width is held against the profile as well as against the link's own maximum: a port that
+//! trained down reports its own cap as the maximum. Speed drops on idle devices by design; it is given, and only means something under load.
+
+use muster_core::facts::PciDevice;
+
+use super::{Bench, Reading};
+
+/// Base classes 01 mass storage, 02 network, 03 display, 12 processing accelerator (PCI Code and ID Assignment, 1.1).
+const CLASSES: [&str; 4] = ["01", "02", "03", "12"];
+
+pub(super) fn measure(bench: &Bench<'_>) -> Reading {
+    let mut reading = Reading::default();
+    let is_ours = |device: &&PciDevice| CLASSES.iter().any(|class| device.class.starts_with(class));
+    for device in bench.facts.pci.iter().filter(is_ours) {
+        let Some(width) = device.link_width else { continue };
+        let address = device.address.as_str();
+        reading.add_of("pcie.width", address, width);
+        if let Some(max) = device.link_width_max {
+            reading.add_of("pcie.width_lost", address, max.saturating_sub(width));
+        }
+        if let Some(speed) = device.link_speed.as_deref().and_then(gigatransfers) {
+            reading.add_of("pcie.speed", address, speed);
+        }
+        let max = device.link_width_max.map_or("?".to_owned(), |max| max.to_string());
+        let speed = device.link_speed.as_deref().unwrap_or("?");
+        reading.notes.push(format!("{address}: {width} of {max} lanes at {speed}"));
+    }
+    reading
+}
+
+/// `16.0 GT/s PCIe`
+fn gigatransfers(speed: &str) -> Option<f64> {
+    speed.split_once(" GT/s")?.0.parse().ok()
+}

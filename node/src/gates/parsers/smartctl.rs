@@ -1,0 +1,93 @@
+//! smartctl 7, `--json -x` (or `-a`), NVMe. Temperatures are °C here, other than in nvme-cli.
+
+use serde::Deserialize;
+
+use super::{Answer, Reading, json};
+
+/// Bits of its exit status (smartctl(8), EXIT STATUS): it could not ask, or the disk could not answer.
+const NO_ANSWER: i32 = 0b111;
+/// The disk says that it is failing.
+const FAILING: i32 = 0b1000;
+
+#[derive(Deserialize)]
+struct Report {
+    json_format_version: [u32; 2],
+    smartctl: Smartctl,
+    device: Option<Device>,
+    serial_number: Option<String>,
+    firmware_version: Option<String>,
+    smart_status: Option<Status>,
+    nvme_smart_health_information_log: Option<Log>,
+}
+
+#[derive(Deserialize)]
+struct Smartctl {
+    version: Vec<u32>,
+    exit_status: i32,
+    #[serde(default)]
+    messages: Vec<Message>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    string: String,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    protocol: String,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    passed: bool,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    critical_warning: u8,
+    media_errors: u64,
+    percentage_used: u8,
+    available_spare: u8,
+    available_spare_threshold: u8,
+    temperature: f64,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: Report = json(answer.text)?;
+    let [major, _] = report.json_format_version;
+    if major != 1 || report.smartctl.version.first() != Some(&7) {
+        return Err(format!("version {:?}, format {major} is not known", report.smartctl.version));
+    }
+    let exit = report.smartctl.exit_status;
+    if exit != answer.exit || exit & NO_ANSWER != 0 {
+        let said: Vec<&str> = report.smartctl.messages.iter().map(|message| message.string.as_str()).collect();
+        return Err(format!("the disk was not read (status {exit}): {}", said.join("; ")));
+    }
+    let serial = report.serial_number.as_deref().map(str::trim).ok_or("it names no serial")?;
+    if answer.serial.is_some_and(|asked| asked != serial) {
+        return Err(format!("asked for disk {}, it told of {serial}", answer.serial.unwrap_or_default()));
+    }
+    let device = report.device.ok_or("it names no device")?;
+    let status = report.smart_status.ok_or("the disk says nothing about its health")?;
+    let mut reading = Reading::default();
+    reading.version("smartctl", &report.smartctl.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."));
+    reading.version("firmware", &report.firmware_version.unwrap_or_default());
+    reading.count("smart.failing", usize::from(!status.passed || exit & FAILING != 0));
+    match (device.protocol.as_str(), report.nvme_smart_health_information_log) {
+        ("NVMe", Some(log)) => {
+            reading.add("smart.critical_warning", log.critical_warning);
+            reading.add("smart.media_errors", log.media_errors as f64);
+            reading.add("smart.percentage_used", log.percentage_used);
+            reading.add("smart.spare_missing", log.available_spare_threshold.saturating_sub(log.available_spare));
+            reading.add("smart.temperature", log.temperature);
+            if log.critical_warning != 0 {
+                reading.notes.push(format!("{serial} raises {}", super::nvme::warnings(log.critical_warning)));
+            }
+        }
+        ("NVMe", None) => return Err("an NVMe disk without its health log".into()),
+        // Attributes of ATA disks differ by maker; only the overall answer is taken.
+        _ => {}
+    }
+    Ok(reading)
+}

@@ -1,0 +1,53 @@
+//! stress-ng 0.15 and newer with `--verify --metrics`: the YAML file (`-Y`) for numbers, its messages for what was computed wrongly.
+
+use serde::Deserialize;
+
+use super::{Answer, Reading};
+
+#[derive(Deserialize)]
+struct Report {
+    #[serde(rename = "system-info")]
+    system: System,
+    metrics: Vec<Metric>,
+}
+
+#[derive(Deserialize)]
+struct System {
+    #[serde(rename = "stress-ng-version")]
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Metric {
+    stressor: String,
+    #[serde(rename = "bogo-ops-per-second-real-time")]
+    rate: f64,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: Report = serde_yaml_ng::from_str(answer.text)
+        .map_err(|error| format!("its answer is not what this parser knows: {error}"))?;
+    let version = report.system.version;
+    if !version.starts_with("0.") {
+        return Err(format!("version {version:?} is not known"));
+    }
+    let failures: Vec<&str> = answer.messages.lines().filter(|line| line.starts_with("stress-ng: fail:")).collect();
+    let completed = answer.messages.contains("successful run completed");
+    // Exit status 2: a stressor failed (stress-ng(1), EXIT STATUS). All others but 0 are trouble of its own.
+    match (answer.exit, completed, failures.len()) {
+        (0, true, 0) => {}
+        (2, false, 1..) => {}
+        _ => return Err(format!("{} failures do not go with its exit status", failures.len())),
+    }
+    if report.metrics.is_empty() {
+        return Err("no stressor has metrics".into());
+    }
+    let mut reading = Reading::default();
+    reading.version("stress-ng", &version);
+    reading.count("stress.failures", failures.len());
+    for metric in &report.metrics {
+        reading.add_of("stress.bogo_ops", &metric.stressor, metric.rate);
+    }
+    reading.notes = failures.iter().take(10).map(|line| (*line).to_owned()).collect();
+    Ok(reading)
+}

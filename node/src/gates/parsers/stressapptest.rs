@@ -1,0 +1,46 @@
+//! stressapptest 1.0: memory copied back and forth with checks. Its last word and its counts must agree.
+
+use super::{Answer, Reading};
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    let only = |start: &str| -> Result<&str, String> {
+        let mut lines = answer.text.lines().filter_map(|line| line.strip_prefix(start));
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => Ok(line),
+            (None, _) => Err(format!("there is no line {start:?}")),
+            (Some(_), Some(_)) => Err(format!("there are several lines {start:?}")),
+        }
+    };
+    let version = only("Stats: SAT revision ")?.split(['_', ',']).next().unwrap_or_default();
+    if !version.starts_with("1.0.") {
+        return Err(format!("version {version:?} is not known"));
+    }
+    // `65124.00M in 5.01s 13006.95MB/s, with 0 hardware incidents, 0 errors`
+    let completed = only("Stats: Completed: ")?;
+    let unreadable = || format!("{completed:?} is not understood");
+    let words: Vec<&str> = completed.split_whitespace().collect();
+    let [copied, "in", _, bandwidth, "with", incidents, "hardware", "incidents,", errors, "errors"] = words[..] else {
+        return Err(unreadable());
+    };
+    let number = |word: &str, unit: &str| word.strip_suffix(unit)?.parse::<f64>().ok();
+    let copied = number(copied, "M").ok_or_else(unreadable)?;
+    let bandwidth = number(bandwidth, "MB/s,").ok_or_else(unreadable)?;
+    let incidents: u32 = incidents.parse().map_err(|_| unreadable())?;
+    let errors: u32 = errors.parse().map_err(|_| unreadable())?;
+    let status = only("Status: ")?;
+    let clean = incidents == 0 && errors == 0;
+    match (status.split(' ').next(), clean, answer.exit) {
+        (Some("PASS"), true, 0) => {}
+        (Some("FAIL"), false, 1..) => {}
+        _ => return Err(format!("{status:?} does not go with {incidents} incidents, {errors} errors")),
+    }
+    let mut reading = Reading::default();
+    reading.version("stressapptest", version);
+    reading.add("memory.incidents", incidents);
+    reading.add("memory.errors", errors);
+    reading.add("memory.copied", copied);
+    reading.add("memory.bandwidth", bandwidth);
+    let reports = answer.text.lines().filter(|line| line.starts_with("Report Error"));
+    reading.notes = reports.take(10).map(str::to_owned).collect();
+    Ok(reading)
+}

@@ -1,0 +1,44 @@
+//! A folder for the files a tool writes, gone when the gate is over. Below /var/lib, which only root can write, on the disk the node runs from.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use muster_core::wire::node::Failure;
+
+use crate::converge::machine::Machine;
+use crate::failure::io;
+
+const FOLDER: &str = "/var/lib/muster/gates";
+
+/// The folder.
+pub(super) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// A fresh one; those of processes that are gone are removed, so that killed gates do not fill the disk.
+    pub(super) fn new(machine: &Machine) -> Result<Self, Failure> {
+        let folder = machine.path(FOLDER);
+        std::fs::create_dir_all(&folder).map_err(io(FOLDER))?;
+        for entry in std::fs::read_dir(&folder).map_err(io(FOLDER))?.flatten() {
+            let pid = entry.file_name();
+            let ours = *pid == *std::process::id().to_string();
+            if ours || !Path::new("/proc").join(&pid).exists() {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = folder.join(std::process::id().to_string());
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(io(path.display()))?;
+        Ok(Self { path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,229 @@
+//! The runner with real programs and real processes.
+
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+use muster_core::facts::{Cpu, Facts, Memory, PciDevice};
+use muster_core::gates::{Gate, Verdict};
+use muster_core::stacks::ConvergePlan;
+
+use super::bench::{gate, nvme, plan, profile, run, run_in, shipped};
+
+const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
+
+/// A gate whose tool prints a recording.
+fn recorded(id: &str, stage: &str, text: &str) -> Gate {
+    let mut gate = gate(&format!(
+        "id = \"{id}\"\nstage = \"{stage}\"\nparser = \"stressapptest\"\ntimeout_s = 5\nargv = [\"printf\", \"%s\"]\n\
+         criteria = [{{ metric = \"memory.incidents\", op = \"==\", limit = 0, unit = \"incidents\" }}]\n"
+    ));
+    gate.argv.push(text.replace("${", ""));
+    gate
+}
+
+fn shipped_gate(id: &str) -> Gate {
+    shipped().gates.into_iter().find(|gate| gate.id == id).expect("a shipped gate")
+}
+
+#[test]
+fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
+    let broken = recorded("b", "gpu", "nothing");
+    let mut optional = recorded("c", "inventory", "nothing");
+    optional.required = false;
+    let plan = plan(vec![
+        recorded("d", "node", SAT),
+        broken,
+        recorded("a", "inventory", SAT),
+        optional,
+        recorded("e", "gpu", SAT),
+    ]);
+    let results = run(&plan, &Facts::default()).expect("results");
+    let told: Vec<(&str, Verdict)> = results.iter().map(|result| (result.gate.as_str(), result.verdict)).collect();
+    use Verdict::{Error, Pass, Skipped};
+    assert_eq!(told, [("a", Pass), ("c", Error), ("b", Error), ("e", Pass), ("d", Skipped)]);
+    assert!(results[4].reason.contains("gate b"), "{}", results[4].reason);
+    assert_eq!((results[0].evidence.exit, results[0].evidence.versions["stressapptest"].as_str()), (Some(0), "1.0.6"));
+}
+
+#[test]
+fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
+    let mut hung = recorded("hung", "node", "");
+    // A child of a child: the whole group must go.
+    hung.argv = ["timeout", "--foreground", "77.5", "sleep", "77.5"].map(String::from).to_vec();
+    hung.timeout_s = 1;
+    let mut fault = hung.clone();
+    (fault.id, fault.on_timeout) = ("fault".into(), muster_core::gates::OnTimeout::Fail);
+    let started = Instant::now();
+    let results = run(&plan(vec![hung, fault]), &Facts::default()).expect("results");
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Error, Verdict::Fail]);
+    let left = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == b"sleep\x0077.5\x00"));
+    assert_eq!(left.count(), 0, "no child outlives its gate");
+}
+
+#[test]
+fn a_tool_that_is_missing_crashes_or_floods_is_an_error() {
+    let mut missing = recorded("missing", "node", "");
+    missing.argv = vec!["no-such-tool".into()];
+    let mut crashed = recorded("crashed", "node", "");
+    crashed.argv = ["timeout", "--signal=KILL", "0.1", "sleep", "9"].map(String::from).to_vec();
+    let mut flood = recorded("flood", "node", "");
+    flood.argv = ["head", "-c", "9000000", "/dev/zero"].map(String::from).to_vec();
+    let mut silent = recorded("silent", "node", "");
+    silent.argv = vec!["true".into()];
+    let results = run(&plan(vec![missing, crashed, flood, silent]), &Facts::default()).expect("results");
+    for (result, reason) in results.iter().zip(["not installed", "signal 9", "more than", "no line"]) {
+        assert_eq!(result.verdict, Verdict::Error, "{result:?}");
+        assert!(result.reason.contains(reason), "{}", result.reason);
+        assert!(result.evidence.stdout.len() <= 64 << 10);
+    }
+}
+
+#[test]
+fn a_gate_for_each_disk_asks_every_disk() {
+    let mut smart = shipped_gate("disk.smart");
+    // Answers for whichever disk it is asked about, without one to ask.
+    let answer = include_str!("../../../fixtures/smartctl-7.1-nvme-good.json").replace("test serial", "S1");
+    smart.argv = vec!["printf".into(), "%.0s%s".into(), "${each}".into(), answer];
+    let facts = |serials: &[Option<&str>]| Facts {
+        disks: serials.iter().map(|serial| nvme("nvme0n1", *serial)).collect(),
+        ..Facts::default()
+    };
+    let verdict = |serials: &[Option<&str>]| {
+        let results = run(&plan(vec![smart.clone()]), &facts(serials)).expect("results");
+        (
+            results[0].verdict,
+            results[0].reason.clone(),
+            results[0].measured.first().map(|measured| measured.entity.clone()),
+        )
+    };
+    assert_eq!(verdict(&[Some("S1")]), (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into())));
+    for (serials, why) in
+        [(vec![], "0 on this node"), (vec![None], "no serial"), (vec![Some("S1"), Some("S2")], "told of S1")]
+    {
+        let (verdict, reason, _) = verdict(&serials);
+        assert_eq!(verdict, Verdict::Error, "{reason}");
+        assert!(reason.contains(why), "{reason}");
+    }
+}
+
+#[test]
+fn facts_and_links_are_held_against_the_profile() {
+    let link = |address: &str, width, max| PciDevice {
+        address: address.into(),
+        class: "010802".into(),
+        link_width: Some(width),
+        link_width_max: Some(max),
+        link_speed: Some("2.5 GT/s PCIe".into()),
+        ..PciDevice::default()
+    };
+    let mut facts = Facts {
+        cpus: vec![Cpu { cores: 1, threads: 1, ..Cpu::default() }],
+        memory: Memory { total_bytes: 1900 << 20, ..Memory::default() },
+        disks: vec![nvme("nvme0n1", Some("ROOT1")), nvme("nvme1n1", Some("DATA1"))],
+        nics: vec![serde_json::from_str(r#"{"name":"e","mac":"52:54:00:00:00:01","driver":null,"pci_address":null,"speed_mbps":null,"link_up":true}"#).expect("a NIC")],
+        pci: vec![link("0000:01:00.0", 1, 1), link("0000:02:00.0", 1, 1)],
+        ..Facts::default()
+    };
+    let plan = plan(vec![shipped_gate("inventory.facts"), shipped_gate("pcie.width")]);
+    let verdicts =
+        |facts: &Facts| run(&plan, facts).expect("results").iter().map(|result| result.verdict).collect::<Vec<_>>();
+    assert_eq!(verdicts(&facts), [Verdict::Pass, Verdict::Pass]);
+    facts.memory.total_bytes = 1 << 30;
+    facts.pci[1].link_width_max = Some(4);
+    assert_eq!(verdicts(&facts), [Verdict::Fail, Verdict::Fail]);
+    facts.pci.pop();
+    assert_eq!(verdicts(&facts)[1], Verdict::Error, "a device that is gone is not a good link");
+}
+
+#[test]
+fn software_is_held_against_the_stack() {
+    let node = "0197b0f2-9a3c-7000-8000-000000000000";
+    let digest = muster_core::values::Digest::of(b"");
+    let stack: ConvergePlan = serde_json::from_value(serde_json::json!({
+        "lock": digest, "repository": "http://a/b", "absent": ["nouveau-tools"], "files": [], "sysctl": {}, "modules_load": [],
+        "packages": [{"name": "munge", "version": "0.5", "arch": "amd64", "size": 1, "sha256": digest, "filename": "munge.deb"}],
+        "modules_blacklist": [], "kernel_args": ["iommu=pt"], "limits": [], "services": [], "principal": "muster:a:1", "user_ca": "a b",
+        "marker": {"protocol": 1, "node": node, "claim": node, "epoch": 1, "image": digest},
+    }))
+    .expect("a stack");
+    let mut plan = plan(vec![shipped_gate("software.packages"), shipped_gate("software.kernel")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
+    };
+    let verdicts = |plan: &_| {
+        let results = run_in(folder.path(), plan, &Facts::default()).expect("results");
+        results.iter().map(|result| (result.verdict, result.reason.clone())).collect::<Vec<_>>()
+    };
+    assert!(verdicts(&plan).iter().all(|(verdict, _)| *verdict == Verdict::Error), "no stack, no dpkg, no pass");
+
+    let package = |name: &str, version: &str| {
+        format!("Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {version}\n\n")
+    };
+    let kernel = package("linux-image-6.1.0-40-amd64", "6.1");
+    plan.stack = Some(stack);
+    write("proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
+    write("proc/sys/kernel/tainted", "0\n");
+    write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
+    write("var/lib/dpkg/status", &format!("{}{kernel}", package("munge", "0.5")));
+    assert!(verdicts(&plan).iter().all(|(verdict, _)| *verdict == Verdict::Pass), "{:?}", verdicts(&plan));
+
+    write("var/lib/dpkg/status", &format!("{}{}{kernel}", package("munge", "0.6"), package("nouveau-tools", "1")));
+    write("proc/sys/kernel/osrelease", "6.1.0-39-amd64\n");
+    write("proc/cmdline", "quiet\n");
+    write("proc/sys/kernel/tainted", "4096\n");
+    let told = verdicts(&plan);
+    assert!(told.iter().all(|(verdict, _)| *verdict == Verdict::Fail), "{told:?}");
+    assert!(
+        told[0].1.contains("munge is 0.6, wanted 0.5") && told[0].1.contains("nouveau-tools is installed"),
+        "{}",
+        told[0].1
+    );
+    assert!(told[1].1.contains("kernel 6.1.0-39-amd64 runs, 6.1.0-40-amd64 is installed"), "{}", told[1].1);
+}
+
+#[test]
+fn the_clock_is_held_against_the_agents() {
+    let serve = |skew_ms: i64| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming().take(3) {
+                let mut stream = stream.expect("a connection");
+                let _ = stream.read(&mut [0; 4096]);
+                let now = muster_core::clock::Clock::System.now().as_millisecond() + skew_ms;
+                let body = format!("{{\"unix_ms\":{now}}}");
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).expect("an answer");
+            }
+        });
+        (format!("http://{address}"), thread)
+    };
+    let mut plan = plan(vec![shipped_gate("software.clock")]);
+    for (skew_ms, wanted) in [(0, Verdict::Pass), (-60_000, Verdict::Fail), (3_600_000, Verdict::Fail)] {
+        let (url, thread) = serve(skew_ms);
+        plan.variables.insert("agent_url".into(), url);
+        let results = run(&plan, &Facts::default()).expect("results");
+        assert_eq!(results[0].verdict, wanted, "{skew_ms}: {}", results[0].reason);
+        thread.join().expect("three answers");
+    }
+    // Nobody listens there any more.
+    assert_eq!(run(&plan, &Facts::default()).expect("results")[0].verdict, Verdict::Error);
+}
+
+#[test]
+fn a_suite_that_the_linter_refuses_is_not_run() {
+    let mut bad = recorded("a", "node", SAT);
+    bad.criteria.clear();
+    assert_eq!(run(&plan(vec![bad]), &Facts::default()).expect_err("refused").code, "bad_suite");
+    let mut unknown = plan(vec![recorded("a", "node", SAT)]);
+    unknown.only = vec!["b".into()];
+    assert_eq!(run(&unknown, &Facts::default()).expect_err("refused").code, "bad_suite");
+    assert_eq!(profile().model, "virtual-node");
+}

@@ -1,0 +1,33 @@
+//! What the repository ships must be usable as it is.
+
+use muster_core::facts::{Disk, DiskTransport, Facts};
+use muster_core::gates::{Limit, lint};
+use muster_core::profiles::HardwareProfile;
+
+use super::bench::{profile, shipped};
+
+#[test]
+fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
+    assert_eq!(lint(&shipped()), Vec::<String>::new());
+    let own = ["sockets", "cores_per_socket", "memory_mib", "nics", "disks"];
+    let known = |profile: &HardwareProfile, name: &str| own.contains(&name) || profile.thresholds.contains_key(name);
+    for gate in &shipped().gates {
+        let limits = gate.criteria.iter().filter_map(|criterion| match &criterion.limit {
+            Limit::Text(text) => text.strip_prefix("profile:"),
+            Limit::Number(_) => None,
+        });
+        let count = gate.count.as_deref().and_then(|count| count.strip_prefix("profile:"));
+        for name in limits.chain(count) {
+            assert!(known(&profile(), name), "{}: the shipped profile lacks {name}", gate.id);
+        }
+    }
+    let again: Vec<String> = shipped().gates.into_iter().filter(|gate| gate.after_reboot).map(|gate| gate.id).collect();
+    assert_eq!(again, ["inventory.facts", "disk.smart", "software.packages", "software.kernel", "software.services"]);
+}
+
+#[test]
+fn the_shipped_profile_picks_the_root_disk_of_the_virtual_rack() {
+    let disk = |serial: &str| Disk { serial: Some(serial.into()), transport: DiskTransport::Nvme, ..Disk::default() };
+    let facts = Facts { disks: vec![disk("DATA0001"), disk("ROOT0001")], ..Facts::default() };
+    assert_eq!(profile().root_disk(&facts), Ok("ROOT0001"));
+}
