@@ -5,4 +5,5 @@ pub mod bmc; // Power and boot order through Redfish
 pub mod boot; // DHCP, TFTP, HTTP boot and the iPXE script
 pub mod cluster; // Admission to Slurm
 pub mod ssh; // The one way to command a node
+pub mod watch; // Deadline, cancellation and voice of a long wait
 pub mod work; // Leases jobs, acts, reports

@@ -1,0 +1,61 @@
+//! What can go wrong between an agent and a BMC, in words for the person on call.
+
+use std::time::Duration;
+
+use muster_core::values::Digest;
+
+/// A BMC call that did not do what it was for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BmcError {
+    #[error(
+        "the BMC gave no answer to {call} within {after:?}; whether it acted is unknown: look at the power state before asking again"
+    )]
+    Timeout { call: String, after: Duration },
+    #[error("the BMC cannot be reached: {why}; check its network, its address and that it is powered")]
+    Unreachable { why: String },
+    #[error(
+        "the BMC refuses these credentials ({said}); not tried again for {again_in:?} so that the account is not locked: correct the stored credential"
+    )]
+    BadCredentials { said: String, again_in: Duration },
+    #[error("the BMC is busy: {said}")]
+    Busy { said: String, retry_after: Option<Duration> },
+    #[error("the BMC answers nonsense: {what}; a restart of the BMC often mends this")]
+    Garbage { what: String },
+    #[error("the BMC accepted {call}, but nothing happened within {waited:?}: it still shows {seen}")]
+    NothingHappened { call: String, waited: Duration, seen: String },
+    #[error(
+        "the BMC shows another certificate than the pinned one (pinned {pinned}, seen {seen}): it was replaced, or somebody stands in between; pin the new one only after checking"
+    )]
+    CertificateChanged { pinned: Digest, seen: Digest },
+    #[error("the BMC cannot do this: {what}")]
+    Unsupported { what: String },
+    #[error("the wait for the BMC was cancelled")]
+    Cancelled,
+}
+
+impl BmcError {
+    /// Whether asking the same again later can help, without anybody doing something first.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
+            Self::Garbage { .. } | Self::NothingHappened { .. } => true,
+            Self::BadCredentials { .. } | Self::CertificateChanged { .. } => false,
+            Self::Unsupported { .. } | Self::Cancelled => false,
+        }
+    }
+
+    /// A stable word for failures that travel to the server.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Timeout { .. } => "bmc_timeout",
+            Self::Unreachable { .. } => "bmc_unreachable",
+            Self::BadCredentials { .. } => "bmc_credentials",
+            Self::Busy { .. } => "bmc_busy",
+            Self::Garbage { .. } => "bmc_garbage",
+            Self::NothingHappened { .. } => "bmc_nothing_happened",
+            Self::CertificateChanged { .. } => "bmc_certificate_changed",
+            Self::Unsupported { .. } => "bmc_unsupported",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

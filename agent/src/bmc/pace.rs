@@ -1,0 +1,143 @@
+//! What is remembered per BMC, whoever talks to it: one writer at a time, one call at a time, not too fast, and no knocking with credentials
+//! that were refused.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_core::values::Digest;
+use muster_core::wire::agent::BmcTarget;
+use tokio::time::Instant;
+
+use super::client::Bmc;
+use super::error::BmcError;
+
+/// How an agent treats BMCs.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub connect: Duration,
+    /// One whole call, answer included.
+    pub call: Duration,
+    /// Between two calls to one BMC. They are small computers: ten requests a second is what the slow ones bear.
+    pub spacing: Duration,
+    /// Between two looks at something awaited.
+    pub poll: Duration,
+    /// A setting must read back within this.
+    pub settle: Duration,
+    /// After a refused login; doubled by each further refusal, up to [`Limits::cool_off_max`]. Usual lock-outs want three to five failures
+    /// within some minutes.
+    pub cool_off: Duration,
+    pub cool_off_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            call: Duration::from_secs(15),
+            spacing: Duration::from_millis(100),
+            poll: Duration::from_secs(1),
+            settle: Duration::from_secs(10),
+            cool_off: Duration::from_mins(5),
+            cool_off_max: Duration::from_hours(1),
+        }
+    }
+}
+
+/// What is remembered, by address and port.
+type Slots = HashMap<(IpAddr, u16), Arc<Slot>>;
+
+/// Every BMC this process talks to. One per agent: what it remembers is per address.
+#[derive(Clone, Debug, Default)]
+pub struct Bmcs {
+    limits: Limits,
+    slots: Arc<Mutex<Slots>>,
+}
+
+impl Bmcs {
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, slots: Arc::default() }
+    }
+
+    /// A handle on one BMC; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`BmcError::Unreachable`] when no HTTP client can be made.
+    pub fn open(&self, target: &BmcTarget) -> Result<Bmc, BmcError> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = Arc::clone(slots.entry((target.address, target.port)).or_default());
+        Bmc::new(target, slot, self.limits)
+    }
+}
+
+/// One BMC's memory.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Held through a whole change, read-back included.
+    pub(super) writer: tokio::sync::Mutex<()>,
+    /// When the next call may start; held while one is under way.
+    next_call: tokio::sync::Mutex<Option<Instant>>,
+    refused: Mutex<Option<Refusal>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// Of user and password, to notice new ones without keeping them.
+    credentials: Digest,
+    until: Instant,
+    pause: Duration,
+}
+
+/// The right to make one call; the next one waits until it is dropped, and `spacing` longer.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    next_call: tokio::sync::MutexGuard<'a, Option<Instant>>,
+    spacing: Duration,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.next_call = Some(Instant::now() + self.spacing);
+    }
+}
+
+impl Slot {
+    pub(super) async fn turn(&self, spacing: Duration) -> Turn<'_> {
+        let next_call = self.next_call.lock().await;
+        if let Some(at) = *next_call {
+            tokio::time::sleep_until(at).await;
+        }
+        Turn { next_call, spacing }
+    }
+
+    /// Fails while these credentials must not be tried.
+    pub(super) fn may_log_in(&self, credentials: Digest) -> Result<(), BmcError> {
+        match *self.refused() {
+            Some(refusal) if refusal.credentials == credentials && Instant::now() < refusal.until => {
+                let again_in = Duration::from_secs(refusal.until.duration_since(Instant::now()).as_secs() + 1);
+                Err(BmcError::BadCredentials { said: "refused before; not sent again".into(), again_in })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Notes a refused login; returns how long these credentials are not tried now.
+    pub(super) fn note_refusal(&self, credentials: Digest, limits: &Limits) -> Duration {
+        let mut refused = self.refused();
+        let pause = match *refused {
+            Some(before) if before.credentials == credentials => (before.pause * 2).min(limits.cool_off_max),
+            Some(_) | None => limits.cool_off,
+        };
+        *refused = Some(Refusal { credentials, until: Instant::now() + pause, pause });
+        pause
+    }
+
+    pub(super) fn note_login(&self) {
+        *self.refused() = None;
+    }
+
+    fn refused(&self) -> std::sync::MutexGuard<'_, Option<Refusal>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

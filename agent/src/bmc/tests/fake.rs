@@ -1,0 +1,299 @@
+//! A BMC with a memory: power that changes a while after it was asked, a boot override, a log; and ways to misbehave.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use muster_core::values::{Digest, Secret};
+use muster_core::wire::agent::BmcTarget;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// How the fake misbehaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fault {
+    #[default]
+    None,
+    Hang,
+    /// Acts, then closes the connection without an answer.
+    LostReply,
+    Busy,
+    /// Not JSON, with 200.
+    Garbage,
+    /// JSON, nested beyond reason.
+    Deep,
+    /// More than anybody should read.
+    Huge,
+    /// Says yes and does nothing.
+    Ignores,
+    Redirects,
+    /// Every link leads elsewhere.
+    BadLinks,
+}
+
+/// What the fake is and remembers.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) fault: Fault,
+    pub(super) password: String,
+    pub(super) power: &'static str,
+    /// Power states to come, each with the time from which it shows.
+    pub(super) coming: Vec<(Instant, &'static str)>,
+    pub(super) power_delay: Duration,
+    pub(super) enabled: String,
+    pub(super) target: String,
+    /// Reads `Continuous` whatever was set, and refuses `Disabled` and `None`: as sushy-tools does.
+    pub(super) always_continuous: bool,
+    pub(super) wants_etag: bool,
+    pub(super) resets: Vec<String>,
+    pub(super) calls: usize,
+    pub(super) logins_refused: usize,
+}
+
+impl State {
+    fn power(&mut self) -> &'static str {
+        let now = Instant::now();
+        while self.coming.first().is_some_and(|(at, _)| *at <= now) {
+            self.power = self.coming.remove(0).1;
+        }
+        self.power
+    }
+
+    fn reset(&mut self, act: &str) {
+        self.resets.push(act.into());
+        let at = Instant::now() + self.power_delay;
+        self.coming = match act {
+            "On" => vec![(at, "On")],
+            "ForceRestart" => vec![(at, "Off"), (at + self.power_delay, "On")],
+            _ => vec![(at, "Off")],
+        };
+    }
+}
+
+/// A running fake; it ends when dropped.
+#[derive(Debug)]
+pub(super) struct FakeBmc {
+    state: Arc<Mutex<State>>,
+    pub(super) target: BmcTarget,
+    pub(super) certificate: Digest,
+    accepts: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for FakeBmc {
+    fn drop(&mut self) {
+        self.accepts.abort();
+    }
+}
+
+impl FakeBmc {
+    pub(super) async fn start() -> Self {
+        let state = Arc::new(Mutex::new(State {
+            fault: Fault::None,
+            password: "secret".into(),
+            power: "Off",
+            coming: Vec::new(),
+            power_delay: Duration::from_millis(60),
+            enabled: "Disabled".into(),
+            target: "None".into(),
+            always_continuous: false,
+            wants_etag: false,
+            resets: Vec::new(),
+            calls: 0,
+            logins_refused: 0,
+        }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (acceptor, certificate) = tls();
+        let accepts = tokio::spawn(accept(listener, acceptor, Arc::clone(&state)));
+        let password = Secret::new("secret");
+        let address = "127.0.0.1".parse().unwrap();
+        let target = BmcTarget { address, port, user: "admin".into(), password, certificate: None };
+        Self { state, target, certificate, accepts }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn misbehave(&self, fault: Fault) {
+        self.state().fault = fault;
+    }
+}
+
+fn tls() -> (TlsAcceptor, Digest) {
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["bmc".to_owned()]).unwrap();
+    let der = cert.der().clone();
+    let certificate = Digest::of(&der);
+    let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![der], key)
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), certificate)
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<Mutex<State>>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
+        connections.spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let router = Router::new().fallback(move |request: Request<Body>| answer(Arc::clone(&state), request));
+            let service = TowerToHyperService::new(router);
+            // A lost reply ends the connection with a panic in the handler; the client sees it close.
+            _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, 1 << 16).await.unwrap();
+    let (fault, response) = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.calls += 1;
+        let lock = format!("admin:{}", state.password);
+        if parts.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()) != Some(basic(&lock).as_bytes()) {
+            state.logins_refused += 1;
+            return reply(
+                StatusCode::UNAUTHORIZED,
+                &json!({"error": {"message": "The account or password is wrong."}}),
+            );
+        }
+        (
+            state.fault,
+            serve(&mut state, &parts.method, parts.uri.path(), parts.headers.contains_key(header::IF_MATCH), &body),
+        )
+    };
+    let misfit = match fault {
+        Fault::None | Fault::Ignores | Fault::BadLinks => return response,
+        Fault::Hang => {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            return response;
+        }
+        Fault::LostReply if parts.method == Method::POST => panic!("the connection ends here"),
+        Fault::LostReply => return response,
+        Fault::Busy => return busy(),
+        Fault::Garbage => "<html>HTTPd error</html>".to_owned(),
+        Fault::Deep => "[".repeat(100_000),
+        Fault::Huge => format!("{{\"x\": \"{}\"}}", "x".repeat(2 << 20)),
+        Fault::Redirects => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+            response.headers_mut().insert(header::LOCATION, "https://192.0.2.1/".parse().unwrap());
+            return response;
+        }
+    };
+    Response::new(Body::from(misfit))
+}
+
+fn basic(text: &str) -> String {
+    use std::fmt::Write as _;
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut encoded = String::from("Basic ");
+    for chunk in text.as_bytes().chunks(3) {
+        let bits = chunk.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let letter = if place > chunk.len() { '=' } else { LETTERS[bits >> (18 - 6 * place) & 63].into() };
+            write!(encoded, "{letter}").unwrap();
+        }
+    }
+    encoded
+}
+
+fn reply(status: StatusCode, body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = status;
+    response
+}
+
+fn busy() -> Response<Body> {
+    let mut response = reply(StatusCode::SERVICE_UNAVAILABLE, &json!({"error": {"message": "Try later."}}));
+    response.headers_mut().insert(header::RETRY_AFTER, "7".parse().unwrap());
+    response
+}
+
+fn serve(state: &mut State, method: &Method, path: &str, has_etag: bool, body: &Bytes) -> Response<Body> {
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    match (method.as_str(), path) {
+        ("GET", "/redfish/v1/Systems") => {
+            let to = if state.fault == Fault::BadLinks { "https://evil/../x" } else { "/redfish/v1/Systems/1" };
+            reply(StatusCode::OK, &json!({"Members": [{"@odata.id": to}]}))
+        }
+        ("GET", "/redfish/v1/Systems/1") => {
+            let mut response = reply(StatusCode::OK, &system(state));
+            response.headers_mut().insert(header::ETAG, "\"7\"".parse().unwrap());
+            response
+        }
+        ("PATCH", "/redfish/v1/Systems/1") if state.wants_etag && !has_etag => {
+            reply(StatusCode::PRECONDITION_REQUIRED, &Value::Null)
+        }
+        ("PATCH", "/redfish/v1/Systems/1") => patch(state, &document["Boot"]),
+        ("POST", "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset") => {
+            if state.fault != Fault::Ignores {
+                state.reset(document["ResetType"].as_str().unwrap());
+            }
+            reply(StatusCode::OK, &json!({}))
+        }
+        ("GET", path) => reply_to_reader(path),
+        _ => reply(StatusCode::METHOD_NOT_ALLOWED, &Value::Null),
+    }
+}
+
+fn patch(state: &mut State, boot: &Value) -> Response<Body> {
+    let (enabled, target) = (boot["BootSourceOverrideEnabled"].as_str(), boot["BootSourceOverrideTarget"].as_str());
+    if state.always_continuous && (enabled == Some("Disabled") || target == Some("None")) {
+        return reply(
+            StatusCode::BAD_REQUEST,
+            &json!({"error": {"message": "Missing the BootSourceOverrideTarget element"}}),
+        );
+    }
+    if state.fault != Fault::Ignores {
+        state.enabled = if state.always_continuous { "Continuous" } else { enabled.unwrap_or_default() }.into();
+        state.target = target.unwrap_or(&state.target).into();
+    }
+    reply(StatusCode::OK, &json!({}))
+}
+
+fn system(state: &mut State) -> Value {
+    json!({
+        "PowerState": state.power(),
+        "UUID": "4C4C4544-0043-4810-8052-B4C04F4E3132",
+        "SerialNumber": "SN-\u{7}1 ",
+        "Model": "Fake",
+        "Boot": {"BootSourceOverrideEnabled": state.enabled, "BootSourceOverrideTarget": state.target},
+        "Actions": {"#ComputerSystem.Reset": {"ResetType@Redfish.AllowableValues": ["On", "ForceOff", "ForceRestart"]}},
+        "LogServices": {"@odata.id": "/redfish/v1/Systems/1/LogServices"},
+        "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
+    })
+}
+
+fn reply_to_reader(path: &str) -> Response<Body> {
+    let document = match path {
+        "/redfish/v1/Systems/1/LogServices" => json!({"Members": [
+            {"@odata.id": "/redfish/v1/Systems/1/LogServices/Audit"}, {"@odata.id": "/redfish/v1/Systems/1/LogServices/SEL"}]}),
+        "/redfish/v1/Systems/1/LogServices/SEL" => {
+            json!({"Entries": {"@odata.id": "/redfish/v1/Systems/1/LogServices/SEL/Entries"}})
+        }
+        "/redfish/v1/Systems/1/LogServices/SEL/Entries" => json!({"Members": [
+            {"Id": "3", "Created": "2026-01-03T00:00:00Z", "Severity": "Critical", "Message": "PSU lost"},
+            {"Id": "2", "Created": "2026-01-02T00:00:00+00:00", "Severity": "OK", "Message": "x".repeat(5000)},
+            {"Id": "1", "Created": "2026-01-01T00:00:00Z", "Severity": "OK", "Message": "Power on"}]}),
+        "/redfish/v1/Chassis/1/Thermal" => json!({
+            "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 24.5, "Status": {"Health": "OK"}}, {"Name": "Absent", "ReadingCelsius": null}],
+            "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"}]}),
+        "/redfish/v1/Chassis/1/Power" => json!({"PowerControl": [{"PowerConsumedWatts": 312}]}),
+        _ => return reply(StatusCode::NOT_FOUND, &json!({"error": {"message": "no such resource"}})),
+    };
+    reply(StatusCode::OK, &document)
+}

@@ -1,0 +1,216 @@
+//! The client against a BMC that keeps state and misbehaves on demand.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_core::values::{Digest, Secret};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::fake::{FakeBmc, Fault};
+use super::*;
+use crate::watch::Watch;
+
+mod fake; // The BMC
+
+fn quick() -> Bmcs {
+    Bmcs::new(Limits {
+        connect: Duration::from_millis(500),
+        call: Duration::from_millis(400),
+        spacing: Duration::from_millis(1),
+        poll: Duration::from_millis(10),
+        settle: Duration::from_millis(60),
+        cool_off: Duration::from_millis(150),
+        cool_off_max: Duration::from_millis(200),
+    })
+}
+
+fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&said);
+    let tell = move |sentence| tell.lock().unwrap().push(sentence);
+    (Watch::new(Instant::now() + time, CancellationToken::new(), tell), said)
+}
+
+const LONG: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn observes_sets_and_resets_and_pins_what_it_saw_first() {
+    let fake = FakeBmc::start().await;
+    let bmc = quick().open(&fake.target).unwrap();
+    assert_eq!(bmc.certificate(), None);
+    let view = bmc.observe().await.unwrap();
+    assert_eq!(bmc.certificate(), Some(fake.certificate));
+    assert_eq!(view.power, PowerState::Off);
+    assert_eq!(view.uuid.as_deref(), Some("4c4c4544-0043-4810-8052-b4c04f4e3132"));
+    assert_eq!(view.serial.as_deref(), Some("SN- 1"), "no control characters");
+
+    let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
+    assert!(set.network() && set.enabled == OverrideEnabled::Once);
+    bmc.reset(Reset::On).await.unwrap();
+    let (watch, said) = within(LONG);
+    bmc.wait_power(PowerState::On, &watch).await.unwrap();
+    assert_eq!(said.lock().unwrap()[0], "waiting for the BMC to show power on; it shows off");
+    assert!(bmc.set_boot_once(BootOnce::None).await.unwrap().local());
+    bmc.reset(Reset::ForceRestart).await.unwrap();
+    assert!(bmc.wait_restart(LONG, &watch).await.unwrap(), "off was seen in between");
+    assert_eq!(fake.state().resets, ["On", "ForceRestart"]);
+}
+
+#[tokio::test]
+async fn survives_an_override_that_reads_continuous_and_cannot_be_disabled() {
+    let fake = FakeBmc::start().await;
+    fake.state().always_continuous = true;
+    let bmc = quick().open(&fake.target).unwrap();
+    let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
+    assert!(set.network() && set.enabled == OverrideEnabled::Continuous);
+    let cleared = bmc.set_boot_once(BootOnce::None).await.unwrap();
+    assert_eq!((cleared.local(), cleared.target.as_str()), (true, "Hdd"));
+}
+
+#[tokio::test]
+async fn gives_the_etag_where_one_is_demanded() {
+    let fake = FakeBmc::start().await;
+    fake.state().wants_etag = true;
+    assert!(quick().open(&fake.target).unwrap().set_boot_once(BootOnce::Pxe).await.unwrap().network());
+}
+
+#[tokio::test]
+async fn every_way_to_misbehave_has_its_own_error() {
+    let fake = FakeBmc::start().await;
+    let bmc = quick().open(&fake.target).unwrap();
+    for (fault, code, retryable) in [
+        (Fault::Hang, "bmc_timeout", true),
+        (Fault::Busy, "bmc_busy", true),
+        (Fault::Garbage, "bmc_garbage", true),
+        (Fault::Deep, "bmc_garbage", true),
+        (Fault::Huge, "bmc_garbage", true),
+        (Fault::Redirects, "bmc_garbage", true),
+        (Fault::BadLinks, "bmc_garbage", true),
+    ] {
+        fake.misbehave(fault);
+        let error = bmc.observe().await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), (code, retryable), "{fault:?}: {error}");
+    }
+    fake.misbehave(Fault::Busy);
+    let error = bmc.observe().await.unwrap_err();
+    assert!(
+        matches!(error, BmcError::Busy { retry_after: Some(after), .. } if after == Duration::from_secs(7)),
+        "{error}"
+    );
+    fake.misbehave(Fault::None);
+    assert!(
+        matches!(bmc.reset(Reset::GracefulShutdown).await, Err(BmcError::Unsupported { .. })),
+        "not offered, not sent"
+    );
+    assert!(fake.state().resets.is_empty());
+}
+
+#[tokio::test]
+async fn a_yes_without_a_deed_is_noticed() {
+    let fake = FakeBmc::start().await;
+    fake.misbehave(Fault::Ignores);
+    let bmc = quick().open(&fake.target).unwrap();
+    let error = bmc.set_boot_once(BootOnce::Pxe).await.unwrap_err();
+    assert_eq!(error.code(), "bmc_nothing_happened", "{error}");
+    bmc.reset(Reset::On).await.unwrap();
+    let (watch, _) = within(Duration::from_millis(80));
+    let error = bmc.wait_power(PowerState::On, &watch).await.unwrap_err();
+    assert!(matches!(&error, BmcError::NothingHappened { seen, .. } if seen == "off"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lost_reply_is_not_sent_again() {
+    let fake = FakeBmc::start().await;
+    let bmc = quick().open(&fake.target).unwrap();
+    bmc.observe().await.unwrap();
+    fake.misbehave(Fault::LostReply);
+    let error = bmc.reset(Reset::On).await.unwrap_err();
+    assert!(error.retryable(), "{error}");
+    let (watch, _) = within(LONG);
+    bmc.wait_power(PowerState::On, &watch).await.unwrap();
+    assert_eq!(fake.state().resets, ["On"], "it had acted, and was asked once");
+}
+
+#[tokio::test]
+async fn refused_credentials_are_not_tried_again_until_they_change_or_time_passes() {
+    let fake = FakeBmc::start().await;
+    let bmcs = quick();
+    fake.state().password = "other".into();
+    let bmc = bmcs.open(&fake.target).unwrap();
+    for _ in 0..5 {
+        let error = bmc.observe().await.unwrap_err();
+        assert!(matches!(error, BmcError::BadCredentials { .. }) && !error.retryable(), "{error}");
+    }
+    assert_eq!(bmcs.open(&fake.target).unwrap().observe().await.unwrap_err().code(), "bmc_credentials");
+    assert_eq!(fake.state().logins_refused, 1, "one knock, whoever asks");
+
+    let mut corrected = fake.target.clone();
+    corrected.password = Secret::new("other");
+    bmcs.open(&corrected).unwrap().observe().await.unwrap();
+
+    fake.state().password = "secret".into();
+    bmc.observe().await.unwrap();
+    fake.state().password = "third".into();
+    bmc.observe().await.unwrap_err();
+    fake.state().password = "secret".into();
+    tokio::time::sleep(Duration::from_millis(160)).await;
+    bmc.observe().await.expect("after the pause they are tried again");
+}
+
+#[tokio::test]
+async fn another_certificate_is_refused_before_anything_is_sent() {
+    let fake = FakeBmc::start().await;
+    let mut target = fake.target.clone();
+    let pinned = Digest::of(b"another");
+    target.certificate = Some(pinned);
+    let bmc = quick().open(&target).unwrap();
+    let error = bmc.observe().await.unwrap_err();
+    assert_eq!(error, BmcError::CertificateChanged { pinned, seen: fake.certificate });
+    assert_eq!(fake.state().calls, 0, "no credential left the house");
+    target.certificate = Some(fake.certificate);
+    quick().open(&target).unwrap().observe().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
+    let fake = FakeBmc::start().await;
+    let mut nobody = fake.target.clone();
+    nobody.port = 1;
+    assert_eq!(quick().open(&nobody).unwrap().observe().await.unwrap_err().code(), "bmc_unreachable");
+    let bmc = quick().open(&fake.target).unwrap();
+    let cancel = CancellationToken::new();
+    let watch = Watch::new(Instant::now() + LONG, cancel.clone(), |_| {});
+    let (waited, ()) = tokio::join!(bmc.wait_power(PowerState::On, &watch), async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        cancel.cancel();
+    });
+    assert_eq!(waited, Err(BmcError::Cancelled));
+}
+
+#[tokio::test]
+async fn reads_log_sensors_and_power() {
+    let fake = FakeBmc::start().await;
+    let bmc = quick().open(&fake.target).unwrap();
+    let log = bmc.event_log(None, 2).await.unwrap();
+    assert_eq!(log.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["2", "3"], "the latest, oldest first");
+    assert!(log[0].message.chars().count() < 400);
+    let since = "2026-01-02T12:00:00Z".parse().unwrap();
+    assert_eq!(bmc.event_log(Some(since), 10).await.unwrap().len(), 1);
+    let sensors = bmc.sensors().await.unwrap();
+    assert_eq!(sensors.len(), 2, "what reads nothing is no sensor");
+    assert_eq!((sensors[0].reading, sensors[0].unit.as_str()), (24.5, "Cel"));
+    assert!((bmc.power_watts().await.unwrap() - 312.0).abs() < f64::EPSILON);
+}
+
+#[tokio::test]
+async fn calls_to_one_bmc_are_spaced() {
+    let fake = FakeBmc::start().await;
+    let bmcs = Bmcs::new(Limits { spacing: Duration::from_millis(40), ..Limits::default() });
+    let bmc = bmcs.open(&fake.target).unwrap();
+    bmc.observe().await.unwrap();
+    let started = Instant::now();
+    let views = futures::future::join_all((0..4).map(|_| bmc.observe())).await;
+    assert!(views.iter().all(Result::is_ok));
+    assert!(started.elapsed() >= Duration::from_millis(160), "{:?}", started.elapsed());
+}
