@@ -1,0 +1,227 @@
+//! The view's parser on recorded text; the whole against a real controller.
+
+mod private; // A Slurm of the test's own
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_core::clusters::{SlurmCluster, SlurmNode};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::private::{PrivateSlurm, install_hook};
+use super::{BaseState, Controllers, Limits, NodeView, SlurmError, our_reason};
+use crate::watch::Watch;
+
+/// `scontrol show node n1` of 22.05.8 on Debian 12, as recorded.
+const IDLE: &str = include_str!("idle-22.05.8.txt");
+const UNREGISTERED: &str = include_str!("unregistered-22.05.8.txt");
+
+fn with(text: &str, from: &str, to: &str) -> NodeView {
+    assert!(text.contains(from), "{from}");
+    NodeView::parse(&text.replace(from, to)).unwrap()
+}
+
+/// The idle node in another state, for that reason.
+fn held(state: &str, reason: &str) -> NodeView {
+    with(IDLE, "State=IDLE ThreadsPerCore=1", &format!("State={state} ThreadsPerCore=1\n   Reason={reason}\n  "))
+}
+
+fn wanted() -> SlurmNode {
+    SlurmNode {
+        name: "n1".into(),
+        address: Ipv4Addr::LOCALHOST.into(),
+        sockets: 2,
+        cores_per_socket: 1,
+        threads_per_core: 1,
+        real_memory: 2000,
+        gpus: None,
+        features: vec!["stack_a".into()],
+        switch: None,
+    }
+}
+
+#[test]
+fn reads_recorded_views() {
+    let view = NodeView::parse(IDLE).unwrap();
+    assert_eq!(
+        (view.base, view.cpus, view.real_memory, view.address.as_str()),
+        (BaseState::Idle, 2, 2000, "127.0.0.1")
+    );
+    assert_eq!(view.version.as_deref(), Some("22.05.8"));
+    assert_eq!(view.complaints(&wanted()), Vec::<String>::new());
+    assert_eq!(view.boot_time.as_deref(), Some("2026-11-21T03:10:45"));
+
+    let unregistered = NodeView::parse(UNREGISTERED).unwrap();
+    assert_eq!(unregistered.base, BaseState::Idle, "22.05 shows a node idle that it has never heard of");
+    assert_eq!(unregistered.complaints(&wanted()), ["its slurmd has not registered, or does not answer"]);
+}
+
+#[test]
+fn only_our_drains_and_lost_sight_may_be_lifted() {
+    let ours = held("IDLE+DRAIN", "muster: release of claim 7 [root@2026-11-20T09:19:17]");
+    assert!(ours.ours_to_resume() && ours.idle_for_good() && ours.draining());
+    assert_eq!(ours.to_string(), "IDLE+DRAIN (muster: release of claim 7)");
+    assert!(held("DOWN", "Not responding [slurm@2026-11-21T03:43:22]").ours_to_resume());
+    for (state, reason) in [
+        ("IDLE+DRAIN", "NHC: Xid 79 [root@2026-11-20T09:19:17]"),
+        ("IDLE+DRAIN", "Low RealMemory [slurm@2026-11-20T09:19:17]"),
+        ("DOWN", "broken fan [alice@2026-11-20T09:19:17]"),
+        ("DOWN+DRAIN", "Not responding [slurm@2026-11-20T09:19:17]"),
+        ("DOWN+NOT_RESPONDING", "Not responding [slurm@2026-11-20T09:19:17]"),
+        ("IDLE", "not muster: at all"),
+    ] {
+        let view = held(state, reason);
+        assert!(!view.ours_to_resume(), "{state} {reason}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_an_error_and_what_is_not_clean_is_said() {
+    for (from, to) in [
+        ("State=IDLE ", "State=SLEEPING "),
+        ("State=IDLE ", "State=IDLE+ "),
+        ("State=IDLE ", "State=idle "),
+        ("State=IDLE ", "State=IDLE State=DOWN "),
+        ("CPUTot=2", "CPUTot=two"),
+        ("RealMemory=2000 ", ""),
+        ("AllocTRES=", "nonsense"),
+    ] {
+        let text = IDLE.replace(from, to);
+        assert!(matches!(NodeView::parse(&text), Err(SlurmError::Garbage { .. })), "{from:?} -> {to:?}");
+    }
+    assert!(matches!(NodeView::parse(""), Err(SlurmError::Garbage { .. })));
+    let lost_memory = held("IDLE+DRAIN+INVALID_REG", "Low RealMemory [slurm@2026-11-21T03:43:22]");
+    assert_eq!(lost_memory.complaints(&wanted()), ["the controller shows it IDLE+DRAIN+INVALID_REG (Low RealMemory)"]);
+    let gpus = SlurmNode { gpus: Some(("h100".into(), 8)), ..wanted() };
+    let complaints = with(IDLE, "Gres=(null)", "Gres=gpu:h100:7(S:0-1)").complaints(&gpus);
+    assert_eq!(complaints, ["Gres is gpu:h100:7 instead of gpu:h100:8"]);
+    assert!(with(IDLE, "Gres=(null)", "Gres=gpu:h100:8(S:0-1)").complaints(&gpus).is_empty());
+    assert!(with(IDLE, "State=IDLE ", "State=MIXED+COMPLETING ").busy());
+}
+
+#[test]
+fn a_reason_is_one_line_and_ours() {
+    assert_eq!(our_reason("release\n of  c1"), "muster: release of c1");
+    assert_eq!(our_reason("muster: upgrade"), "muster: upgrade");
+    assert_eq!(our_reason(&"x".repeat(999)).chars().count(), 200);
+}
+
+#[tokio::test]
+async fn names_that_are_lists_or_lines_are_refused_before_anything_runs() {
+    let cluster = SlurmCluster {
+        site: "s".into(),
+        conf: "/nonexistent".into(),
+        include_dir: "/nonexistent".into(),
+        partition: "cpu".into(),
+        address: "127.0.0.1".into(),
+    };
+    let controller = Controllers::default().open(&cluster);
+    let (watch, _) = within(Duration::from_secs(1));
+    for name in ["n[1-9]", "n1,n2", "ALL n2", "", "-n1", "n1\nSlurmUser=root"] {
+        let refused = controller.drain(name, "x", &watch).await;
+        assert!(matches!(refused, Err(SlurmError::Unwritable { .. })), "{name:?}: {refused:?}");
+        let node = SlurmNode { name: name.into(), ..wanted() };
+        let refused = controller.admit(&[node], name, &watch).await;
+        assert!(matches!(refused, Err(SlurmError::Unwritable { .. })), "{name:?}: {refused:?}");
+    }
+}
+
+fn quick() -> Controllers {
+    let (command, poll) = (Duration::from_secs(20), Duration::from_millis(200));
+    Controllers::new(Limits { command, poll, restart: Duration::from_secs(20) })
+}
+
+fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&said);
+    let tell = move |sentence| tell.lock().unwrap().push(sentence);
+    (Watch::new(Instant::now() + time, CancellationToken::new(), tell), said)
+}
+
+const LONG: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
+    let mut slurm = PrivateSlurm::start().await;
+    let controller = quick().open(&slurm.cluster);
+    let node = slurm.this_machine("n1").await;
+    let nodes = [node];
+    assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "", "a cluster without nodes");
+    slurm.keep_slurmd("n1");
+
+    let (watch, _) = within(LONG);
+    let refused = controller.admit(&nodes, "n1", &watch).await;
+    assert!(
+        matches!(&refused, Err(SlurmError::NoRestart { version, .. }) if version.starts_with("22.05")),
+        "{refused:?}"
+    );
+    install_hook(&slurm);
+    let (watch, said) = within(LONG);
+    let view = controller.admit(&nodes, "n1", &watch).await.unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
+    assert!(view.present() && view.base == BaseState::Idle, "{view}");
+    assert!(said.lock().unwrap().iter().any(|sentence| sentence.contains("restarting slurmctld 22.05")), "{said:?}");
+    assert_eq!(slurm.run("srun", &["-w", "n1", "echo", "passed muster"]).await, "passed muster\n");
+    let starts = slurm.log().matches("slurmctld version").count();
+    controller.admit(&nodes, "n1", &watch).await.unwrap();
+    assert_eq!(slurm.log().matches("slurmctld version").count(), starts, "what is so already is left alone");
+
+    let early = controller.remove(&[], "n1", &watch).await;
+    assert!(matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")), "{early:?}");
+    let stale = SlurmNode { name: "n2".into(), address: Ipv4Addr::new(127, 0, 0, 2).into(), ..nodes[0].clone() };
+    let stale = controller.admit(&[stale], "n2", &watch).await;
+    assert!(matches!(&stale, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")), "{stale:?}");
+
+    slurm.run("sbatch", &["-w", "n1", "-o", "/dev/null", "--wrap", "sleep 2"]).await;
+    slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
+    controller.drain("n1", "release of claim 7", &watch).await.unwrap();
+    assert_eq!(slurm.run("squeue", &["-h"]).await, "", "the job has ended by itself");
+    let told = said.lock().unwrap().iter().any(|sentence| sentence.starts_with("waiting for jobs to end on n1: job "));
+    assert!(told, "{said:?}");
+    let drained = controller.view("n1").await.unwrap().unwrap();
+    assert_eq!(drained.to_string(), "IDLE+DRAIN (muster: release of claim 7)");
+    controller.admit(&nodes, "n1", &watch).await.expect("our own drain is lifted");
+
+    controller.drain("n1", "release of claim 8", &watch).await.unwrap();
+    controller.remove(&[], "n1", &watch).await.unwrap();
+    assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "");
+    slurm.restart().await;
+    assert_eq!(slurm.run("sinfo", &["-h", "-N"]).await, "", "also after a restart");
+    controller.remove(&[], "n1", &watch).await.expect("gone is gone");
+    controller.drain("n1", "x", &watch).await.expect("no node, no jobs");
+}
+
+#[tokio::test]
+async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
+    let mut slurm = PrivateSlurm::start().await;
+    install_hook(&slurm);
+    let controller = quick().open(&slurm.cluster);
+    let mut nodes = [slurm.this_machine("n1").await];
+    slurm.keep_slurmd("n1");
+    let (watch, _) = within(LONG);
+    controller.admit(&nodes, "n1", &watch).await.unwrap_or_else(|error| panic!("{error}\n{}", slurm.log()));
+
+    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"]).await;
+    let (short, said) = within(Duration::from_secs(1));
+    let held = controller.admit(&nodes, "n1", &short).await;
+    assert!(
+        matches!(&held, Err(SlurmError::DeadlinePassed { seen }) if seen.contains("IDLE+DRAIN (NHC: fan 3)")),
+        "{held:?}"
+    );
+    assert!(said.lock().unwrap()[0].starts_with("waiting for Slurm to see n1 clean: the controller shows it"));
+    controller.drain("n1", "ours", &watch).await.unwrap();
+    assert_eq!(
+        controller.view("n1").await.unwrap().unwrap().reason.as_deref(),
+        Some("NHC: fan 3"),
+        "and keeps its reason"
+    );
+    slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
+    controller.admit(&nodes, "n1", &watch).await.unwrap();
+
+    // The profile asks for more memory than the machine has: the controller itself refuses the node.
+    nodes[0].real_memory *= 100;
+    let (short, _) = within(Duration::from_secs(8));
+    let refused = controller.admit(&nodes, "n1", &short).await.unwrap_err();
+    assert!(refused.to_string().contains("Low RealMemory"), "{refused}\n{}", slurm.log());
+}

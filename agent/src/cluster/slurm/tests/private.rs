@@ -1,0 +1,220 @@
+//! A Slurm of the test's own: munged, slurmctld, one slurmd, on loopback, in a temporary directory, ended with the test.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::clusters::{SlurmCluster, SlurmNode, render_nodes};
+use tokio::process::{Child, Command};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// One running Slurm.
+pub(super) struct PrivateSlurm {
+    dir: tempfile::TempDir,
+    pub(super) cluster: SlurmCluster,
+    stop_slurmctld: Arc<Notify>,
+    tasks: Vec<JoinHandle<()>>,
+    _munged: Child,
+}
+
+impl Drop for PrivateSlurm {
+    fn drop(&mut self) {
+        // Their children die with them.
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl PrivateSlurm {
+    /// Starts a controller without nodes.
+    pub(super) async fn start() -> Self {
+        for program in ["munged", "slurmctld", "slurmd", "scontrol", "srun"] {
+            let found = ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
+            assert!(
+                found,
+                "{program} is missing: apt-get install munge slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
+            );
+        }
+        let dir = tempfile::Builder::new().prefix("muster-slurm").tempdir().unwrap();
+        let etc = dir.path().join("etc");
+        for sub in ["etc", "run", "log", "state", "spool"] {
+            std::fs::create_dir(dir.path().join(sub)).unwrap();
+        }
+        write_configuration(dir.path());
+        let munged = start_munged(dir.path()).await;
+        let stop_slurmctld = Arc::new(Notify::new());
+        let cluster = SlurmCluster {
+            site: "test".into(),
+            conf: etc.join("slurm.conf").display().to_string(),
+            include_dir: etc.display().to_string(),
+            partition: "cpu".into(),
+            address: "127.0.0.1".into(),
+        };
+        let tasks = vec![tokio::spawn(keep_slurmctld(dir.path().to_owned(), Arc::clone(&stop_slurmctld)))];
+        let slurm = Self { dir, cluster, stop_slurmctld, tasks, _munged: munged };
+        slurm.until("scontrol", &["ping"], "is UP").await;
+        slurm
+    }
+
+    /// Keeps a slurmd running as that node, as systemd does: it ends by itself while the controller does not know it.
+    pub(super) fn keep_slurmd(&mut self, name: &'static str) {
+        let (dir, conf) = (self.dir.path().to_owned(), self.cluster.conf.clone());
+        self.tasks.push(tokio::spawn(async move {
+            loop {
+                let mut slurmd = quiet("slurmd", &dir).args(["-D", "-N", name, "-f", &conf]).spawn().unwrap();
+                _ = slurmd.wait().await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        }));
+    }
+
+    /// Has slurmctld ended and started again.
+    pub(super) async fn restart(&self) {
+        let before = self.run("scontrol", &["show", "config"]).await;
+        let boot =
+            |config: &str| config.lines().find(|line| line.starts_with("BOOT_TIME")).unwrap_or_default().to_owned();
+        // The controller's start is told to the second.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        self.stop_slurmctld.notify_one();
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let now = boot(&self.run("scontrol", &["show", "config"]).await);
+            if !now.is_empty() && now != boot(&before) {
+                return;
+            }
+        }
+        panic!("slurmctld did not restart: {}", self.log());
+    }
+
+    /// Output of one of Slurm's programs, errors included.
+    pub(super) async fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(arguments).env("SLURM_CONF", &self.cluster.conf).current_dir(self.dir.path()).kill_on_drop(true);
+        let output = tokio::time::timeout(Duration::from_secs(30), command.output()).await.expect("in time").unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    pub(super) async fn until(&self, program: &str, arguments: &[&str], wanted: &str) {
+        let mut seen = String::new();
+        for _ in 0..150 {
+            seen = self.run(program, arguments).await;
+            if seen.contains(wanted) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{program} {arguments:?} never showed {wanted:?}: {seen}\n{}", self.log());
+    }
+
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("log/slurmctld.log")).unwrap_or_default()
+    }
+
+    pub(super) fn hook(&self) -> PathBuf {
+        Path::new(&self.cluster.include_dir).join("restart-slurmctld")
+    }
+
+    /// This machine, as a profile would describe it: `slurmd -C` says what slurmd will find.
+    pub(super) async fn this_machine(&self, name: &str) -> SlurmNode {
+        let text = self.run("slurmd", &["-C"]).await;
+        let number = |field: &str| {
+            let word = text.split_whitespace().find_map(|word| word.strip_prefix(field)).expect(field);
+            word.parse::<u32>().unwrap()
+        };
+        SlurmNode {
+            name: name.into(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            sockets: number("SocketsPerBoard="),
+            cores_per_socket: number("CoresPerSocket="),
+            threads_per_core: number("ThreadsPerCore="),
+            real_memory: u64::from(number("RealMemory=")) * 9 / 10,
+            gpus: None,
+            features: vec!["stack_a".into()],
+            switch: Some("r1".into()),
+        }
+    }
+}
+
+fn quiet(program: &str, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(dir).kill_on_drop(true);
+    command
+}
+
+async fn start_munged(dir: &Path) -> Child {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let key = dir.join("etc/munge.key");
+    let mut file = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o400).open(&key).unwrap();
+    std::io::Write::write_all(&mut file, &rand::random::<[u8; 128]>()).unwrap();
+    let option = |name: &str, path: &str| format!("--{name}={}", dir.join(path).display());
+    let munged = quiet("munged", dir)
+        .args(["--foreground", "--force", "--num-threads=2"])
+        .args([
+            option("key-file", "etc/munge.key"),
+            option("socket", "run/munge.socket"),
+            option("pid-file", "run/munged.pid"),
+        ])
+        .args([option("log-file", "log/munged.log"), option("seed-file", "state/munge.seed")])
+        .spawn()
+        .unwrap();
+    for _ in 0..50 {
+        if dir.join("run/munge.socket").exists() {
+            return munged;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("munged did not start: {}", std::fs::read_to_string(dir.join("log/munged.log")).unwrap_or_default());
+}
+
+/// Starts slurmctld again whenever it ends, as a service manager does.
+async fn keep_slurmctld(dir: PathBuf, stop: Arc<Notify>) {
+    loop {
+        let conf = dir.join("etc/slurm.conf");
+        let mut slurmctld = quiet("slurmctld", &dir).args(["-D", "-f"]).arg(conf).spawn().unwrap();
+        tokio::select! {
+            _ = slurmctld.wait() => {}
+            () = stop.notified() => {
+                let pid = nix::unistd::Pid::from_raw(slurmctld.id().unwrap().try_into().unwrap());
+                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+                slurmctld.wait().await.unwrap();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn write_configuration(dir: &Path) {
+    let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    let host = host.split('.').next().unwrap();
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let (controller, slurmd, dir_text) = (free_port(), free_port(), dir.display());
+    let etc = dir.join("etc");
+    let conf = format!(
+        "ClusterName=private\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmdPort={slurmd}\nSlurmUser={user}\nSlurmdUser={user}
+AuthType=auth/munge\nAuthInfo=socket={dir_text}/run/munge.socket\nCredType=cred/munge\nMailProg=/bin/true
+StateSaveLocation={dir_text}/state\nSlurmdSpoolDir={dir_text}/spool/%n\nSlurmctldPidFile={dir_text}/run/slurmctld.pid\nSlurmdPidFile={dir_text}/run/slurmd-%n.pid
+SlurmctldLogFile={dir_text}/log/slurmctld.log\nSlurmdLogFile={dir_text}/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\nAccountingStorageType=accounting_storage/none
+MpiDefault=none\nSwitchType=switch/none\nTopologyPlugin=topology/tree\nGresTypes=gpu\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core
+ReturnToService=0\nSlurmdTimeout=30\nTreeWidth=65533\nInclude muster-nodes.conf\n"
+    );
+    std::fs::write(etc.join("slurm.conf"), conf).unwrap();
+    std::fs::write(etc.join("gres.conf"), "Include muster-gres.conf\n").unwrap();
+    std::fs::write(etc.join("topology.conf"), "Include muster-topology.conf\n").unwrap();
+    std::fs::write(etc.join("muster-nodes.conf"), render_nodes(&[], "cpu")).unwrap();
+    std::fs::write(etc.join("muster-gres.conf"), "# None yet.\n").unwrap();
+    std::fs::write(etc.join("muster-topology.conf"), "# None yet.\n").unwrap();
+}
+
+/// The hook a site installs, in the words of a site whose service manager starts slurmctld again by itself.
+pub(super) fn install_hook(slurm: &PrivateSlurm) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(slurm.hook(), "#!/bin/sh\nexec scontrol shutdown slurmctld\n").unwrap();
+    std::fs::set_permissions(slurm.hook(), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
