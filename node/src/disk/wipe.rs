@@ -76,7 +76,10 @@ fn attempt(cx: &JobContext, target: &Target, method: WipeMethod) -> Result<u64, 
     let disk = target.open_exclusively()?;
     let sentinels = Sentinels::plant(&disk)?;
     match method {
-        WipeMethod::Overwrite => overwrite(cx, target, &disk)?,
+        WipeMethod::Overwrite => {
+            overwrite(cx, target, &disk)?;
+            drop(disk);
+        }
         // Formatting and erasing replace the device under us: it must not be held open.
         WipeMethod::NvmeSanitize | WipeMethod::NvmeFormat | WipeMethod::AtaSecureErase | WipeMethod::Discard => {
             drop(disk);

@@ -1,5 +1,6 @@
 //! The one way in: sshd with a host key that lives in RAM, for certificates of the site's CA that name this boot's nonce.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use muster_core::wire::node::Failure;
@@ -55,6 +56,9 @@ pub fn start(cx: &JobContext, user_ca: &str, nonce: &str) -> Result<Sshd, Failur
         |path: &str, line: String| files::write_durably(&paths::at(path), 0o644, line.as_bytes()).map_err(io(path));
     write(USER_CA, format!("{}\n", user_ca.trim()))?;
     write(PRINCIPALS, format!("muster-live:{nonce}\n"))?;
+    // sshd believes no file below a folder that others may write, and the kernel's own root file system begins as one.
+    let closed = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(paths::at("/"), closed).map_err(io("/"))?;
     std::fs::create_dir_all(paths::at("/run/sshd")).map_err(io("/run/sshd"))?;
     // Goes into the background itself once it listens; it insists on being started by its full path.
     tool::output(cx, &["/usr/sbin/sshd"])?;
