@@ -70,7 +70,12 @@ impl Sshd {
         }
     }
 
-    /// A file of the node.
+    /// Gives the node a file.
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.dir.path().join(name), content).unwrap();
+    }
+
+    /// A file of the node; empty where there is none.
     pub(crate) fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
     }

@@ -1,1 +1,206 @@
-//! placeholder
+//! The agent's own work: it says hello, keeps the site's configuration, leases jobs, acts, reports.
+//!
+//! What must not be lost is with the server; what is on disk here only saves work: the last site configuration, blobs, host keys reported.
+
+pub mod agent; // What every job works with
+pub mod backoff; // Pauses between tries
+pub mod binary; // muster-node, as pushed to nodes
+pub mod client; // The server's agent API
+pub mod context; // What one job has in hand
+pub mod job; // One job from lease to outcome
+mod jobs; // One file per kind of job
+mod leases; // From the server's queue to running jobs
+pub mod reports; // Host keys that live images reported
+mod sightings; // What the boot listener saw
+#[cfg(test)]
+mod tests;
+pub mod voice; // What a job says while it runs
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::{Hello, Sighting, SiteConfig, Welcome};
+use muster_core::wire::node::SiteTrust;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::agent::Agent;
+use self::backoff::Backoff;
+use self::binary::NodeBinary;
+use self::client::{CallError, Client, Server};
+use self::reports::Reports;
+use crate::blobs::BlobCache;
+use crate::bmc::Bmcs;
+use crate::boot::arm::ArmedBoots;
+use crate::boot::loaders::IpxeBinaries;
+use crate::boot::{BootOptions, BootPorts, BootServices};
+use crate::cluster::slurm::Controllers;
+
+const SITE_POLL: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(15);
+
+/// What an agent is started with.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// The server's base URL, without a path.
+    pub server_url: String,
+    /// The agent's bearer token.
+    pub token: Secret,
+    /// Blobs, the last site configuration, reported host keys.
+    pub data_dir: PathBuf,
+    /// Directory with `undionly.kpxe`, `snponly.efi` and `muster.ipxe`.
+    pub ipxe_dir: PathBuf,
+    /// The static muster-node executable that installed systems get.
+    pub muster_node: PathBuf,
+    /// Ports of the boot services.
+    pub ports: BootPorts,
+    pub clock: Clock,
+}
+
+/// Why an agent ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("{what}: {source}")]
+    Io { what: String, source: std::io::Error },
+    #[error("the server does not accept this agent: {0}")]
+    NotWelcome(CallError),
+    #[error("the server speaks protocol {server}, this agent {PROTOCOL}")]
+    Protocol { server: u32 },
+    #[error("another agent process has taken over this site")]
+    Superseded,
+    #[error("a part of the agent ended unexpectedly: {0}")]
+    Died(String),
+}
+
+/// Runs an agent until `cancel`. DHCP and local boot answer from the first moment, from the saved configuration, whether or not the server
+/// is there; jobs begin when it is.
+///
+/// # Errors
+/// [`AgentError`] when it cannot start or must not go on.
+pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(), AgentError> {
+    let stop = cancel.child_token();
+    let _stopped_on_every_way_out = stop.clone().drop_guard();
+    let client = Client::new(&options.server_url, options.token.clone()).map_err(AgentError::NotWelcome)?;
+    let node = NodeBinary::load(&options.muster_node).await.map_err(io("muster-node", &options.muster_node))?;
+    let ipxe = IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
+    let reports = Reports::open(&options.data_dir).map_err(io("reports", &options.data_dir))?;
+    let blobs = BlobCache::at(options.data_dir.join("blobs")).await.map_err(io("blob cache", &options.data_dir))?;
+    let (config, configs) = watch::channel(None);
+    let (trust, trusts) = watch::channel(None);
+    let (seen, sightings) = mpsc::channel(sightings::QUEUE);
+    let boots = ArmedBoots::new();
+    let boot = BootOptions {
+        data_dir: options.data_dir.clone(),
+        blobs: blobs.clone(),
+        ipxe,
+        trust: trusts,
+        clock: options.clock.clone(),
+        ports: options.ports,
+    };
+    let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone());
+    let services = services.await.map_err(io("boot services", &options.data_dir))?;
+    let Some(welcome) = stop.run_until_cancelled(hello(&client)).await.transpose()? else {
+        services.stopped().await;
+        return Ok(());
+    };
+    tracing::info!(site = welcome.site, epoch = welcome.epoch, "welcome");
+    trust.send_replace(Some(trust_of(&welcome)));
+    let agent = Arc::new(Agent {
+        server: Server { client, epoch: welcome.epoch },
+        lease: Duration::from_secs(welcome.lease_s.max(6)),
+        clock: options.clock,
+        node,
+        boots,
+        bmcs: Bmcs::default(),
+        controllers: Controllers::default(),
+        blobs,
+        reports,
+        superseded: CancellationToken::new(),
+    });
+    let ended = serve(&agent, config, sightings, &stop).await;
+    stop.cancel();
+    services.stopped().await;
+    ended
+}
+
+/// Everything that needs the server.
+async fn serve(
+    agent: &Arc<Agent>,
+    config: watch::Sender<Option<SiteConfig>>,
+    seen: mpsc::Receiver<Sighting>,
+    stop: &CancellationToken,
+) -> Result<(), AgentError> {
+    let work = stop.child_token();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(work.clone().run_until_cancelled_owned(follow_site(Arc::clone(agent), config)).map(drop));
+    tasks.spawn(work.clone().run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen)).map(drop));
+    tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
+    let ended = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = agent.superseded.cancelled() => Err(AgentError::Superseded),
+        died = tasks.join_next() => Err(AgentError::Died(died.map_or_else(String::new, |end| format!("{end:?}")))),
+    };
+    work.cancel();
+    while tasks.join_next().await.is_some() {}
+    ended
+}
+
+/// Says hello until the server answers.
+async fn hello(client: &Client) -> Result<Welcome, AgentError> {
+    let instance = hex::encode(rand::random::<[u8; 16]>());
+    let hello = Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into(), instance };
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    loop {
+        match client.hello(&hello).await {
+            Ok(welcome) if welcome.protocol == PROTOCOL => return Ok(welcome),
+            Ok(welcome) => return Err(AgentError::Protocol { server: welcome.protocol }),
+            Err(error) if error.retryable() => tracing::warn!(%error, "the server has not said welcome yet"),
+            Err(error) => return Err(AgentError::NotWelcome(error)),
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Keeps the boot services' configuration the server's; they keep it on disk.
+async fn follow_site(agent: Arc<Agent>, config: watch::Sender<Option<SiteConfig>>) {
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    loop {
+        let have = config.borrow().as_ref().map(|config: &SiteConfig| config.revision.clone());
+        let asked = tokio::time::Instant::now();
+        match agent.server.poll_site(have, SITE_POLL).await {
+            Ok(Some(newer)) => {
+                tracing::info!(revision = newer.revision, subnets = newer.subnets.len(), "site configuration");
+                config.send_replace(Some(newer));
+                backoff.reset();
+            }
+            Ok(None) if asked.elapsed() >= Duration::from_secs(1) => backoff.reset(),
+            Ok(None) => backoff.pause().await,
+            Err(error) => {
+                tracing::warn!(%error, "no site configuration");
+                agent.heed(&error);
+                backoff.pause().await;
+            }
+        }
+    }
+}
+
+/// The boot services fill in the address of each listener.
+fn trust_of(welcome: &Welcome) -> SiteTrust {
+    SiteTrust {
+        protocol: PROTOCOL,
+        permit_public_key: welcome.permit_public_key.clone(),
+        user_ca: welcome.user_ca.clone(),
+        agent_url: String::new(),
+    }
+}
+
+fn io(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AgentError {
+    let what = format!("{what} ({})", path.display());
+    move |source| AgentError::Io { what, source }
+}

@@ -1,0 +1,244 @@
+//! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
+
+use std::time::Duration;
+
+use muster_core::ids::{JobId, PermitId};
+use muster_core::values::Secret;
+use muster_core::wire::agent::{
+    ActReply, Hello, LeaseJobs, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
+    Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+};
+use muster_core::wire::node::Challenge;
+use reqwest::{Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::blobs::BlobSource;
+
+/// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
+const CALL: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(5);
+/// A lease of 256 converge plans of 100 KiB each fits; a wrong server does not fill our memory.
+const ANSWER_BYTES: usize = 64 << 20;
+/// How much of an error's body is read.
+const PROBLEM_BYTES: usize = 64 << 10;
+
+/// Why a call brought no answer to act on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// No answer, or one that says "later": the same call again may work.
+    #[error("the server is away: {0}")]
+    Away(String),
+    /// Another agent process acts for the site: this one must stop.
+    #[error("another agent process has taken over this site")]
+    StaleEpoch,
+    /// The job went to a later attempt: this one must stop.
+    #[error("a later attempt has taken over this job")]
+    StaleAttempt,
+    #[error("the server refuses: {status} {code}: {detail}")]
+    Refused { status: u16, code: String, detail: String },
+    /// The answer is not what protocol 1 says.
+    #[error("the server's answer cannot be understood: {0}")]
+    Garbled(String),
+}
+
+impl CallError {
+    /// Whether the same call may work later.
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::Away(_))
+    }
+
+    /// Whether the caller has lost the right to act.
+    pub fn stale(&self) -> bool {
+        matches!(self, Self::StaleEpoch | Self::StaleAttempt)
+    }
+}
+
+/// The HTTP side: one connection pool, one token.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    /// Without a slash at its end.
+    server_url: String,
+    token: Secret,
+}
+
+impl Client {
+    /// `server_url` without a path: `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// `Refused` when the URL is none, or TLS cannot be set up.
+    pub fn new(server_url: &str, token: Secret) -> Result<Self, CallError> {
+        let invalid = |error: String| CallError::Refused { status: 0, code: "server_url".into(), detail: error };
+        reqwest::Url::parse(server_url).map_err(|error| invalid(format!("{server_url:?}: {error}")))?;
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| invalid(error.to_string()))?;
+        Ok(Self { http, server_url: server_url.trim_end_matches('/').to_owned(), token })
+    }
+
+    /// The first call of a process: who we are, and the epoch that every later call carries.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn hello(&self, hello: &Hello) -> Result<Welcome, CallError> {
+        self.ask("hello", hello, CALL).await
+    }
+
+    /// Where the blob cache fetches from.
+    pub fn blob_source(&self) -> BlobSource {
+        BlobSource { base_url: self.server_url.clone(), token: self.token.clone(), client: self.http.clone() }
+    }
+
+    async fn ask<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        within: Duration,
+    ) -> Result<A, CallError> {
+        let bytes = self.post(path, body, within).await?;
+        serde_json::from_slice(&bytes).map_err(|error| CallError::Garbled(format!("{path}: {error}")))
+    }
+
+    async fn post<Q: Serialize>(&self, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
+        let url = format!("{}/agent/v1/{path}", self.server_url);
+        let request = self.http.post(url).bearer_auth(self.token.reveal()).timeout(within).json(body);
+        let answer = accepted(request.send().await.map_err(lost)?).await?;
+        read(answer, ANSWER_BYTES).await
+    }
+}
+
+/// The server as one agent process sees it: every call carries the epoch that `hello` gave.
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub client: Client,
+    pub epoch: i64,
+}
+
+impl Server {
+    /// Waits up to `wait` for another site configuration than `have`; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn poll_site(&self, have: Option<String>, wait: Duration) -> Result<Option<SiteConfig>, CallError> {
+        let poll = SitePoll { epoch: self.epoch, have: have.clone(), wait_s: wait.as_secs() };
+        let bytes = self.client.post("site", &poll, wait + CALL).await?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let config: SiteConfig =
+            serde_json::from_slice(&bytes).map_err(|error| CallError::Garbled(format!("site: {error}")))?;
+        Ok((have.as_ref() != Some(&config.revision)).then_some(config))
+    }
+
+    /// Waits up to `wait` for jobs.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn lease_jobs(&self, capacity: u32, wait: Duration) -> Result<LeasedJobs, CallError> {
+        let lease = LeaseJobs { epoch: self.epoch, capacity, wait_s: wait.as_secs() };
+        self.client.ask("lease", &lease, wait + CALL).await
+    }
+
+    /// Commits the start of a `once` act.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn start_act(&self, job: JobId, attempt: i32, act: &str, before: &str) -> Result<ActReply, CallError> {
+        let start = StartAct { epoch: self.epoch, attempt, act: act.to_owned(), before: before.to_owned() };
+        self.client.ask(&format!("jobs/{job}/act"), &start, CALL).await
+    }
+
+    /// Keeps a job's lease. `within` is less than the lease: an answer after it is worth nothing.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn renew_job(&self, job: JobId, renewal: &RenewJob, within: Duration) -> Result<Renewed, CallError> {
+        self.client.ask(&format!("jobs/{job}/renew"), renewal, within).await
+    }
+
+    /// Reports how a job ended. The same report again is harmless.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn report_outcome(&self, job: JobId, attempt: i32, outcome: &Outcome) -> Result<(), CallError> {
+        let report = ReportOutcome { epoch: self.epoch, attempt, outcome: outcome.clone() };
+        self.client.post(&format!("jobs/{job}/outcome"), &report, CALL).await.map(|_| ())
+    }
+
+    /// Asks for the right to do what a permit is for, now.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn redeem_permit(
+        &self,
+        job: JobId,
+        attempt: i32,
+        permit: PermitId,
+        challenge: Option<Challenge>,
+    ) -> Result<Redeemed, CallError> {
+        let redeem = RedeemPermit { epoch: self.epoch, job, attempt, permit, challenge };
+        self.client.ask("permits/redeem", &redeem, CALL).await
+    }
+
+    /// Tells what was seen on the wire.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn report_sightings(&self, sightings: Vec<Sighting>) -> Result<(), CallError> {
+        self.client.post("sightings", &Sightings { epoch: self.epoch, sightings }, CALL).await.map(|_| ())
+    }
+}
+
+/// RFC 9457, as far as we read it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    code: String,
+    title: String,
+    detail: String,
+}
+
+async fn accepted(answer: Response) -> Result<Response, CallError> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let body = read(answer, PROBLEM_BYTES).await.unwrap_or_default();
+    let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+    let Problem { code, title, detail } = problem;
+    let detail = if detail.is_empty() { title } else { detail };
+    match (status, code.as_str()) {
+        (StatusCode::CONFLICT, "stale_epoch") => Err(CallError::StaleEpoch),
+        (StatusCode::CONFLICT, "stale_attempt") => Err(CallError::StaleAttempt),
+        (StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT, _) => {
+            Err(away(&format!("{status} {code} {detail}")))
+        }
+        (status, _) if status.is_server_error() => Err(away(&format!("{status} {code} {detail}"))),
+        (status, _) => Err(CallError::Refused { status: status.as_u16(), code, detail }),
+    }
+}
+
+async fn read(mut answer: Response, limit: usize) -> Result<Vec<u8>, CallError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(lost)? {
+        if bytes.len() + chunk.len() > limit {
+            return Err(CallError::Garbled(format!("more than {limit} bytes")));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+fn away(why: &str) -> CallError {
+    CallError::Away(why.to_owned())
+}
+
+/// reqwest's own message stops before the cause: the chain tells "connection refused" from "timed out".
+fn lost(error: reqwest::Error) -> CallError {
+    let error = error.without_url();
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    CallError::Away(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+}

@@ -1,0 +1,165 @@
+//! One job from lease to outcome: it acts while it holds its lease, says what it does, and ends in exactly one way.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use muster_core::wire::agent::{JobResult, Outcome, RenewJob};
+use muster_core::wire::node::Failure;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::backoff;
+use super::client::CallError;
+use super::context::{JobContext, failed};
+use super::jobs;
+
+/// Something new is told after this pause, so that a chatty job is one call in two seconds and not a hundred.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+
+/// Why a job is over.
+#[derive(Debug)]
+enum End {
+    Done(Result<JobResult, Failure>),
+    /// The server wants it stopped.
+    Cancelled,
+    /// Somebody else has it now, or nobody may: nothing is reported.
+    Lost(CallError),
+}
+
+/// Runs one attempt to its end. `stop` abandons it without an outcome: its successor takes up what is under way.
+pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
+    let (id, attempt, kind) = (context.job.id, context.job.attempt, context.job.spec.kind());
+    tracing::info!(job = %id, attempt, kind, node = %context.job.node_name, "job starts");
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
+        result = guarded(jobs::execute(&context)) => End::Done(result),
+        end = keep_lease(&context) => end,
+        () = tokio::time::sleep_until(context.deadline) => End::Done(Err(timed_out(&context))),
+    };
+    let outcome = match end {
+        End::Done(Ok(result)) => Outcome::Succeeded { result },
+        End::Done(Err(failure)) => Outcome::Failed { failure },
+        End::Cancelled => {
+            jobs::cancel(&context).await;
+            Outcome::Cancelled
+        }
+        End::Lost(error) => return lost(&context, &error),
+    };
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = report(&context, outcome) => {}
+    }
+}
+
+/// A panic is our fault, not the node's: the job fails with it and the agent goes on.
+async fn guarded(work: impl Future<Output = Result<JobResult, Failure>>) -> Result<JobResult, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_else(|| "a panic without a message".into());
+        tracing::error!(text, "a job panicked");
+        Err(failed("agent_bug", text))
+    })
+}
+
+fn timed_out(context: &JobContext) -> Failure {
+    let seconds = context.job.timeout_s;
+    match context.voice.awaited() {
+        Some(what) => failed("timeout", format!("after {seconds} s still {what}")),
+        None => failed("timeout", format!("not finished after {seconds} s")),
+    }
+}
+
+/// Renews until something ends the job. Without an answer for two thirds of the lease, what could act twice stops by itself; what only
+/// follows work that runs on the node goes on, because its successor would find the same work there.
+async fn keep_lease(context: &JobContext) -> End {
+    let lease = context.agent.lease;
+    let mut heard = Instant::now();
+    let mut due = lease / 3;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(due) => {}
+            () = async {
+                context.voice.changed().await;
+                tokio::time::sleep(TELL_AFTER).await;
+            } => {}
+        }
+        let asked = Instant::now();
+        let unheard = match renew(context, lease / 6).await {
+            Ok(true) => return End::Cancelled,
+            Ok(false) => {
+                (heard, due) = (asked, lease / 3);
+                continue;
+            }
+            Err(error) if error.stale() => return End::Lost(error),
+            Err(error) => error,
+        };
+        due = lease / 12;
+        tracing::warn!(job = %context.job.id, error = %unheard, "lease not renewed");
+        if heard.elapsed() >= lease * 2 / 3 && !jobs::follows_node(&context.job.spec) {
+            let silent = format!(
+                "no word from the server for {} s, so this job stopped acting: {unheard}",
+                heard.elapsed().as_secs()
+            );
+            return End::Done(Err(failed("lease_lost", silent)));
+        }
+    }
+}
+
+/// One renewal; whether the server wants the job stopped.
+async fn renew(context: &JobContext, within: Duration) -> Result<bool, CallError> {
+    let said = context.voice.report();
+    let renewal = RenewJob {
+        epoch: context.agent.server.epoch,
+        attempt: context.job.attempt,
+        progress: said.progress.clone(),
+        log: said.log.clone(),
+        waiting_for: said.waiting_for.clone(),
+    };
+    let renewed = context.agent.server.renew_job(context.job.id, &renewal, within).await?;
+    context.voice.told(&said);
+    Ok(renewed.cancel)
+}
+
+/// Tells the outcome until the server has it or the job's time is over, and for one lease at least.
+async fn report(context: &JobContext, outcome: Outcome) {
+    let (id, attempt) = (context.job.id, context.job.attempt);
+    match &outcome {
+        Outcome::Succeeded { .. } => tracing::info!(job = %id, attempt, "job succeeded"),
+        Outcome::Failed { failure } => {
+            tracing::warn!(job = %id, attempt, code = failure.code, message = failure.message, "job failed")
+        }
+        Outcome::Cancelled => tracing::info!(job = %id, attempt, "job cancelled"),
+    }
+    context.voice.moving();
+    match renew(context, context.agent.lease / 6).await {
+        Err(error) if error.stale() => return lost(context, &error),
+        Err(error) => tracing::debug!(job = %id, %error, "the last log lines did not arrive"),
+        Ok(_cancel_comes_too_late) => {}
+    }
+    let deadline = context.deadline.max(Instant::now() + context.agent.lease);
+    if let Err(error) = backoff::until(deadline, || context.agent.server.report_outcome(id, attempt, &outcome)).await {
+        lost(context, &error);
+    }
+}
+
+fn lost(context: &JobContext, error: &CallError) {
+    tracing::warn!(job = %context.job.id, attempt = context.job.attempt, %error, "job ends without an outcome");
+    context.agent.heed(error);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_fails_the_job_and_nothing_else() {
+        let failure = guarded(async { panic!("index {} out of bounds", 7) }).await.unwrap_err();
+        assert_eq!(failure, failed("agent_bug", "index 7 out of bounds"));
+    }
+}

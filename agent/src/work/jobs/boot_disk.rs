@@ -1,0 +1,66 @@
+//! From the live image into the installed system. `once`: the reset is committed first; a successor that finds it started waits for the
+//! system. A system that answers with its recorded host key is booted, whoever did it.
+
+use bytes::Bytes;
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{ActReply, JobResult, Login, Power};
+use muster_core::wire::node::Failure;
+
+use super::power;
+use super::reach::{OtherKey, TRY, boot_id, reach};
+use crate::bmc::BootOnce;
+use crate::ssh::Session;
+use crate::ssh::command::Command;
+use crate::work::context::JobContext;
+
+const ACT: &str = "reboot";
+
+pub(super) async fn run(
+    context: &JobContext,
+    power: &Power,
+    login: &Login,
+    live: Option<&Login>,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
+    if let Ok(session) = Session::connect(login, TRY).await {
+        return Ok(JobResult::Booted { boot_id: boot_id(&session).await? });
+    }
+    match power {
+        Power::Redfish(target) => {
+            let bmc = power::open(context, target)?;
+            power::start(context, &bmc, permit, BootOnce::None).await?;
+        }
+        Power::Manual { person } => by_hand(context, person, live, permit).await?,
+    }
+    let session = reach(context, login, OtherKey::NotYet).await?;
+    Ok(JobResult::Booted { boot_id: boot_id(&session).await? })
+}
+
+/// Without a BMC: through the live session where it is still there, else by a person.
+async fn by_hand(context: &JobContext, person: &str, live: Option<&Login>, permit: PermitId) -> Result<(), Failure> {
+    let asking = format!("{person} must restart {} from its own disk", context.job.node_name);
+    if context.former_act(&[ACT]).is_some() {
+        context.voice.log("an earlier attempt restarted it from the live image");
+        return Ok(());
+    }
+    let Some(live) = live else {
+        context.voice.log(asking);
+        return Ok(());
+    };
+    let session = match Session::connect(live, TRY).await {
+        Ok(session) => session,
+        Err(error) => {
+            context.voice.log(format!("the live image cannot be told to restart ({error}); {asking}"));
+            return Ok(());
+        }
+    };
+    let before = boot_id(&session).await?;
+    context.redeem_power(permit).await?;
+    if let ActReply::Go = context.start_act(ACT, &before).await? {
+        // The connection breaks while the machine goes down: no answer is the usual one.
+        if let Err(error) = session.exec(Command::Reboot, Bytes::new()).await {
+            context.voice.log(format!("asked the live image to restart: {error}"));
+        }
+    }
+    Ok(())
+}

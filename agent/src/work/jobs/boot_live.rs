@@ -1,0 +1,210 @@
+//! From power-on to a session in the live image. `once`: the power act is committed first; a successor that finds it started waits for what
+//! it leads to, and gives up, retryable, when the boot's window is over. The engine then mints a new boot with a new nonce and permit.
+
+use std::time::Duration;
+
+use muster_core::values::Mac;
+use muster_core::wire::agent::{BootLive, JobResult, Login, Power, Seen, Sighting};
+use muster_core::wire::node::{Failure, LiveReport};
+use tokio::time::Instant;
+
+use super::identity;
+use super::power::{self, Started};
+use super::reach::{OtherKey, reach};
+use super::supply::hold_blob;
+use crate::bmc::{Bmc, BmcView, BootOnce, PowerState};
+use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
+use crate::work::context::{JobContext, failed, fatal};
+
+/// From the power act to the report: firmware with many DIMMs and option ROMs takes ten minutes, the image itself one.
+const WINDOW: Duration = Duration::from_mins(25);
+/// A started boot whose machine is still off after this did not happen.
+const OFF_FOR_LONG: Duration = Duration::from_mins(2);
+/// Between looks at the power of a machine that an earlier attempt started.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
+const SSH_PORT: u16 = 22;
+
+pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResult, Failure> {
+    hold_blob(context, spec.kernel).await?;
+    hold_blob(context, spec.initrd).await?;
+    let armed = context.agent.boots.arm(context.job.node, spec).map_err(not_armed)?;
+    let boot = async {
+        let (report, bmc) = match context.agent.reports.find(&spec.nonce) {
+            Some(report) => (report, observed_bmc(context, &spec.power).await?),
+            None => start_and_wait(context, spec, &armed).await?,
+        };
+        log_in(context, spec, &report, bmc).await
+    };
+    tokio::select! {
+        result = boot => result,
+        fault = armed.fault() => Err(spoiled(&fault)),
+    }
+}
+
+/// A BMC and what it said when the boot began.
+type SeenBmc = Option<(Bmc, BmcView)>;
+
+async fn observed_bmc(context: &JobContext, by: &Power) -> Result<SeenBmc, Failure> {
+    match by {
+        Power::Manual { .. } => Ok(None),
+        Power::Redfish(target) => {
+            let bmc = power::open(context, target)?;
+            let view = power::observe(context, &bmc).await?;
+            Ok(Some((bmc, view)))
+        }
+    }
+}
+
+async fn start_and_wait(
+    context: &JobContext,
+    spec: &BootLive,
+    armed: &ArmedHandle,
+) -> Result<(LiveReport, SeenBmc), Failure> {
+    let mac = spec.macs[0];
+    let (report, seen) = match &spec.power {
+        Power::Manual { person } => {
+            let node = &context.job.node_name;
+            let by_hand = format!("waiting for {person} to power on {node} (network boot)");
+            (wait_for_report(context, armed, mac, &by_hand).await?, None)
+        }
+        Power::Redfish(target) => {
+            let bmc = power::open(context, target)?;
+            let (started, view) = power::start(context, &bmc, spec.permit, BootOnce::Pxe).await?;
+            (wait_in_window(context, armed, mac, &bmc, started).await?, Some((bmc, view)))
+        }
+    };
+    let kept = context.agent.reports.clone();
+    let copy = report.clone();
+    let saved = tokio::task::spawn_blocking(move || kept.save(&copy)).await;
+    if let Ok(Err(error)) = saved {
+        context.voice.log(format!("the live image's report could not be kept for a restart: {error}"));
+    }
+    Ok((report, seen))
+}
+
+/// Waits for the report as long as the power act's window is open.
+async fn wait_in_window(
+    context: &JobContext,
+    armed: &ArmedHandle,
+    mac: Mac,
+    bmc: &Bmc,
+    started: Started,
+) -> Result<LiveReport, Failure> {
+    let age = match started {
+        Started::Now => Duration::ZERO,
+        Started::Earlier { age } => age,
+    };
+    let starting = format!("waiting for DHCP from {mac}");
+    tokio::select! {
+        report = wait_for_report(context, armed, mac, &starting) => report,
+        stayed_off = stays_off(context, bmc, age) => Err(stayed_off),
+        () = tokio::time::sleep(WINDOW.saturating_sub(age)) => {
+            let last = context.voice.awaited().unwrap_or(starting.clone());
+            Err(failed("boot_window_over", format!("no report of the live image {} min after power-on; still {last}", WINDOW.as_secs() / 60)))
+        }
+    }
+}
+
+/// Resolves when the machine is off though its power-on was started long enough ago: it did not happen, or did not last.
+async fn stays_off(context: &JobContext, bmc: &Bmc, age: Duration) -> Failure {
+    let started = Instant::now();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let since = age + started.elapsed();
+        if since < OFF_FOR_LONG {
+            continue;
+        }
+        match power::observe(context, bmc).await {
+            Ok(view) if view.power == PowerState::Off => {
+                return failed(
+                    "power_on_not_seen",
+                    format!("the BMC shows it off {} s after power-on", since.as_secs()),
+                );
+            }
+            Ok(_) => {}
+            Err(failure) => context.voice.log(format!("the BMC could not be asked: {}", failure.message)),
+        }
+    }
+}
+
+/// Follows what the machine is seen doing until its report.
+async fn wait_for_report(
+    context: &JobContext,
+    armed: &ArmedHandle,
+    mac: Mac,
+    at_first: &str,
+) -> Result<LiveReport, Failure> {
+    context.voice.waiting_for(at_first);
+    let mut seen = armed.last_seen();
+    let report = armed.report();
+    tokio::pin!(report);
+    loop {
+        tokio::select! {
+            report = &mut report => {
+                context.voice.moving();
+                return report.map_err(|fault| spoiled(&fault));
+            }
+            Ok(()) = seen.changed() => {
+                if let Some(sighting) = seen.borrow_and_update().as_ref() {
+                    context.voice.log(format!("seen: {:?} of {} {}", sighting.what, sighting.mac, sighting.detail));
+                    if let Some(next) = next_stage(sighting) {
+                        context.voice.waiting_for(format!("waiting for {next} from {mac}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What comes after what was seen.
+fn next_stage(sighting: &Sighting) -> Option<&'static str> {
+    match sighting.what {
+        Seen::Dhcp => Some("iPXE (DHCP was answered)"),
+        Seen::Tftp => Some("the boot script (iPXE was fetched)"),
+        Seen::Script => Some("the kernel (the boot script was given)"),
+        Seen::Kernel => Some("the live image's report (kernel or initrd was fetched)"),
+        Seen::Report | Seen::RogueDhcp => None,
+    }
+}
+
+/// Logs in with the reported key and makes sure that this is the machine we mean.
+async fn log_in(
+    context: &JobContext,
+    spec: &BootLive,
+    report: &LiveReport,
+    bmc: SeenBmc,
+) -> Result<JobResult, Failure> {
+    let login = Login {
+        address: spec.address,
+        port: SSH_PORT,
+        host_key: report.host_key.clone(),
+        user_key: spec.user_key.clone(),
+    };
+    let session = reach(context, &login, OtherKey::Refuse).await?;
+    let facts = super::inventory::read(&session).await?.facts;
+    let wanted = identity::Wanted { uuid: spec.expect_uuid.as_deref(), serial: spec.expect_serial.as_deref() };
+    identity::check("the inventory", wanted, &facts.smbios)?;
+    if let Some((_, view)) = &bmc {
+        let told = identity::Wanted { uuid: view.uuid.as_deref(), serial: view.serial.as_deref() };
+        identity::check("its BMC", told, &facts.smbios)?;
+    }
+    let bmc_certificate = bmc.and_then(|(bmc, _)| bmc.certificate());
+    Ok(JobResult::Live {
+        host_key: report.host_key.clone(),
+        boot_id: facts.boot_id,
+        address: spec.address,
+        bmc_certificate,
+    })
+}
+
+fn not_armed(error: ArmError) -> Failure {
+    match error {
+        ArmError::Busy { .. } => failed("boot_busy", error.to_string()),
+        ArmError::Macs(_) | ArmError::Nonce => fatal("boot_spec", error.to_string()),
+    }
+}
+
+/// Another nonce may succeed; whether somebody should look at it first is the server's to decide.
+fn spoiled(fault: &BootFault) -> Failure {
+    failed("boot_spoiled", fault.to_string())
+}

@@ -1,0 +1,30 @@
+//! What the node has. Idempotent: it only reads.
+
+use bytes::Bytes;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::node::{Failure, Inventory};
+
+use super::node_job::ensure_node;
+use super::reach::{OtherKey, reach};
+use crate::ssh::Session;
+use crate::ssh::command::Command;
+use crate::work::context::{JobContext, fatal};
+
+pub(super) async fn run(context: &JobContext, login: &Login) -> Result<JobResult, Failure> {
+    let session = reach(context, login, OtherKey::Refuse).await?;
+    ensure_node(context, &session, login).await?;
+    let inventory = read(&session).await?;
+    Ok(JobResult::Facts { facts: Box::new(inventory.facts) })
+}
+
+/// Reads the inventory of a node that has muster-node.
+pub(super) async fn read(session: &Session) -> Result<Inventory, Failure> {
+    let output = session.exec(Command::Inventory, Bytes::new()).await?;
+    let inventory: Inventory = serde_json::from_slice(&output)
+        .map_err(|error| fatal("node_protocol", format!("the inventory cannot be read: {error}")))?;
+    match inventory.protocol {
+        PROTOCOL => Ok(inventory),
+        other => Err(fatal("node_protocol", format!("the inventory speaks protocol {other}, this agent {PROTOCOL}"))),
+    }
+}

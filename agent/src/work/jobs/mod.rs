@@ -1,0 +1,94 @@
+//! One file per kind of job. Each says what a crash in it may leave behind: `idempotent` (done again), `observe, then act` (looks first), or
+//! `once` (its act is committed with the server first, and never repeated blindly).
+//!
+//! Dropping an executor at any point is safe: that is what a killed agent does. Every wait says what it waits for and ends with the job.
+
+mod boot_disk; // Into the installed OS
+mod boot_live; // Into the live image
+mod identity; // Whether a machine is the one we mean
+mod inventory; // What the node has
+pub(super) mod node_job; // Work that muster-node does, followed
+mod power; // What the BMC says and does, within the rules for acts
+mod power_off; // Off, and seen to be off
+mod reach; // A session on a node that is up, or coming up
+mod reboot; // Out of one boot and into another
+mod slurm; // Into and out of the scheduler
+mod supply; // What a node will ask for, fetched beforehand
+
+use muster_core::wire::agent::{JobResult, JobSpec, Login};
+use muster_core::wire::node::{Failure, Work, WorkResult};
+
+use super::context::{JobContext, fatal};
+
+/// Does what the job's spec says.
+pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> {
+    match &context.job.spec {
+        JobSpec::BootLive(spec) => boot_live::run(context, spec).await,
+        JobSpec::Inventory { login } => inventory::run(context, login).await,
+        JobSpec::PowerOff { power, login, permit } => power_off::run(context, power, login.as_ref(), *permit).await,
+        JobSpec::WriteImage { login, plan } => {
+            supply::hold_blob(context, plan.digest).await?;
+            follow(context, login, Work::WriteImage(plan.clone())).await
+        }
+        JobSpec::BootDisk { power, login, live, permit } => {
+            boot_disk::run(context, power, login, live.as_ref(), *permit).await
+        }
+        JobSpec::Converge { login, plan } => {
+            supply::hold_bundle(context, plan).await?;
+            follow(context, login, Work::Converge(plan.clone())).await
+        }
+        JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
+        JobSpec::Gates { login, plan } => follow(context, login, Work::Gate(plan.clone())).await,
+        // The controller's view is what counts; the node itself was judged by its gates.
+        JobSpec::SlurmAdmit { cluster, nodes, revision: _, name, login: _ } => {
+            slurm::admit(context, cluster, nodes, name).await
+        }
+        JobSpec::SlurmDrain { cluster, name, reason } => slurm::drain(context, cluster, name, reason).await,
+        JobSpec::SlurmRemove { cluster, nodes, revision: _, name } => {
+            slurm::remove(context, cluster, nodes, name).await
+        }
+        JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
+    }
+}
+
+/// Whether the work goes on at the node without us, so that a successor finds the same work there.
+pub(super) fn follows_node(spec: &JobSpec) -> bool {
+    node_side(spec).is_some()
+}
+
+/// After a cancellation: the node is told to stop as well.
+pub(super) async fn cancel(context: &JobContext) {
+    if let Some(login) = node_side(&context.job.spec) {
+        node_job::cancel(context, login).await;
+    }
+}
+
+fn node_side(spec: &JobSpec) -> Option<&Login> {
+    match spec {
+        JobSpec::WriteImage { login, .. }
+        | JobSpec::Converge { login, .. }
+        | JobSpec::Gates { login, .. }
+        | JobSpec::Wipe { login, .. } => Some(login),
+        JobSpec::BootLive(_)
+        | JobSpec::Inventory { .. }
+        | JobSpec::PowerOff { .. }
+        | JobSpec::BootDisk { .. }
+        | JobSpec::Reboot { .. }
+        | JobSpec::SlurmAdmit { .. }
+        | JobSpec::SlurmDrain { .. }
+        | JobSpec::SlurmRemove { .. } => None,
+    }
+}
+
+/// Idempotent: muster-node keeps one process per job and refuses stale ones; the plan's own permit guards what is written.
+async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobResult, Failure> {
+    let asked = context.job.spec.kind();
+    match (asked, node_job::run(context, login, work).await?) {
+        (_, WorkResult::Failed(failure)) => Err(failure),
+        ("write_image", WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
+        ("converge", WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),
+        ("gates", WorkResult::Gated { results, fingerprint }) => Ok(JobResult::Gated { results, fingerprint }),
+        ("wipe", WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
+        (asked, _) => Err(fatal("node_protocol", format!("the node answered {asked} with another job's result"))),
+    }
+}

@@ -1,0 +1,109 @@
+//! Off, and seen to be off. Observe, then act: a machine that is off stays as it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{JobResult, Login, Power};
+use muster_core::wire::node::Failure;
+
+use super::power;
+use super::reach::TRY;
+use crate::bmc::{Bmc, BmcError, PowerState};
+use crate::ssh::command::Command;
+use crate::ssh::{Session, SshError};
+use crate::work::context::{JobContext, failed, fatal};
+
+/// A system that shuts down by itself loses nothing: it gets this long.
+const GRACE: Duration = Duration::from_mins(3);
+/// After the BMC cut the power.
+const FORCED: Duration = Duration::from_mins(1);
+/// Without a BMC, this many failed connections in a row stand for "off".
+const UNREACHABLE: u32 = 3;
+const KNOCK_EVERY: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(
+    context: &JobContext,
+    power: &Power,
+    login: Option<&Login>,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
+    match (power, login) {
+        (Power::Redfish(target), login) => {
+            let bmc = power::open(context, target)?;
+            off_by_bmc(context, &bmc, login, permit).await
+        }
+        (Power::Manual { .. }, Some(login)) => off_by_ssh(context, login, permit).await,
+        (Power::Manual { person }, None) => {
+            let unseen = format!(
+                "{} has neither a BMC nor a login: only {person} can see whether it is off",
+                context.job.node_name
+            );
+            Err(fatal("power_unobservable", unseen))
+        }
+    }
+}
+
+async fn off_by_bmc(
+    context: &JobContext,
+    bmc: &Bmc,
+    login: Option<&Login>,
+    permit: PermitId,
+) -> Result<JobResult, Failure> {
+    if power::observe(context, bmc).await?.power == PowerState::Off {
+        return Ok(JobResult::PoweredOff);
+    }
+    context.redeem_power(permit).await?;
+    if let Some(login) = login
+        && ask(context, login).await
+        && seen_off(context, bmc, GRACE).await?
+    {
+        return Ok(JobResult::PoweredOff);
+    }
+    context.voice.log("the BMC cuts the power");
+    power::force_off(context, bmc).await?;
+    match seen_off(context, bmc, FORCED).await? {
+        true => Ok(JobResult::PoweredOff),
+        false => Err(failed(
+            "power_off_not_seen",
+            format!("the BMC still shows it on {} s after it was told to cut the power", FORCED.as_secs()),
+        )),
+    }
+}
+
+async fn seen_off(context: &JobContext, bmc: &Bmc, within: Duration) -> Result<bool, Failure> {
+    match bmc.wait_power(PowerState::Off, &context.watch(within)).await {
+        Ok(_) => Ok(true),
+        Err(BmcError::NothingHappened { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Without a BMC nobody sees the power: a system that was told and then answers no more is taken for off, and that is said.
+async fn off_by_ssh(context: &JobContext, login: &Login, permit: PermitId) -> Result<JobResult, Failure> {
+    context.redeem_power(permit).await?;
+    ask(context, login).await;
+    let mut unreachable = 0;
+    while unreachable < UNREACHABLE {
+        context.voice.waiting_for(format!("waiting for {} to stop answering on SSH", context.job.node_name));
+        tokio::time::sleep(KNOCK_EVERY).await;
+        match Session::connect(login, TRY).await {
+            Err(SshError::Unreachable { .. } | SshError::Timeout { .. }) => unreachable += 1,
+            Ok(_) | Err(_) => unreachable = 0,
+        }
+    }
+    context.voice.log(format!("it did not answer on SSH {UNREACHABLE} times in a row; there is no BMC to see more"));
+    Ok(JobResult::PoweredOff)
+}
+
+/// Asks the system to shut down; whether it heard.
+async fn ask(context: &JobContext, login: &Login) -> bool {
+    let asked = async { Session::connect(login, TRY).await?.exec(Command::PowerOff, Bytes::new()).await }.await;
+    match asked {
+        Ok(_) | Err(SshError::Lost(_)) => true,
+        Err(error) => {
+            context.voice.log(format!("the system could not be asked to shut down: {error}"));
+            false
+        }
+    }
+}

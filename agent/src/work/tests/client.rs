@@ -1,0 +1,52 @@
+use std::time::Duration;
+
+use muster_core::ids::{JobId, PermitId};
+use muster_core::values::Secret;
+use muster_core::wire::agent::{Outcome, RenewJob};
+use tokio::time::Instant;
+
+use super::server::FakeServer;
+use crate::work::backoff;
+use crate::work::client::{CallError, Client, Server};
+
+fn renewal() -> RenewJob {
+    RenewJob { epoch: 7, attempt: 1, progress: None, log: Vec::new(), waiting_for: None }
+}
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_stale_worker_a_stranger_and_an_absent_server_are_told_apart() {
+    let fake = FakeServer::start().await;
+    let server = fake.connect();
+    let renewal = renewal();
+    let renew = || server.renew_job(JobId::new(), &renewal, SOON);
+    assert!(!renew().await.unwrap().cancel);
+    fake.ledger.lock().unwrap().stale = Some("stale_attempt");
+    assert_eq!(renew().await, Err(CallError::StaleAttempt));
+    fake.ledger.lock().unwrap().stale = Some("stale_epoch");
+    assert_eq!(renew().await, Err(CallError::StaleEpoch));
+    fake.ledger.lock().unwrap().stale = Some("other_conflict");
+    let refused = CallError::Refused { status: 409, code: "other_conflict".into(), detail: "why".into() };
+    assert_eq!(renew().await, Err(refused));
+    fake.ledger.lock().unwrap().away_for = 1;
+    assert!(renew().await.unwrap_err().retryable());
+
+    let stranger = Server { client: Client::new(&fake.url, Secret::new("mst_other")).unwrap(), epoch: 7 };
+    let refused = stranger.renew_job(JobId::new(), &renewal, SOON).await.unwrap_err();
+    assert!(matches!(refused, CallError::Refused { status: 401, .. }), "{refused}");
+    let url = fake.url.clone();
+    drop(fake);
+    let gone = Server { client: Client::new(&url, Secret::new("x")).unwrap(), epoch: 7 };
+    assert!(gone.redeem_permit(JobId::new(), 1, PermitId::new(), None).await.unwrap_err().retryable());
+}
+
+#[tokio::test]
+async fn an_outcome_is_told_until_the_server_is_back() {
+    let mut fake = FakeServer::start().await;
+    fake.ledger.lock().unwrap().away_for = 2;
+    let server = fake.connect();
+    let deadline = Instant::now() + SOON;
+    backoff::until(deadline, || server.report_outcome(JobId::new(), 1, &Outcome::Cancelled)).await.unwrap();
+    assert_eq!(fake.outcomes.recv().await, Some(Outcome::Cancelled));
+}

@@ -1,0 +1,66 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::wire::agent::{JobResult, Outcome};
+use tokio_util::sync::CancellationToken;
+
+use super::server::FakeServer;
+use super::{RESULT, agent, log_lines, node, plan, wipe};
+use crate::ssh::sshd::PRINCIPAL;
+use crate::work::job;
+
+const LEASE: Duration = Duration::from_millis(600);
+
+#[tokio::test]
+async fn a_job_runs_to_its_outcome_and_tells_its_log() {
+    let (mut server, sshd) = (FakeServer::start().await, node(&format!("{}{RESULT}", log_lines(3))));
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let context = wipe(&agent, sshd.login(PRINCIPAL), plan());
+    job::run(context, CancellationToken::new()).await;
+    let result = JobResult::Wiped { disks: vec![] };
+    assert_eq!(server.outcomes.try_recv(), Ok(Outcome::Succeeded { result }));
+    let ledger = server.ledger.lock().unwrap();
+    let told: Vec<&str> =
+        ledger.renewals.iter().flat_map(|renewal| &renewal.log).map(|line| line.text.as_str()).collect();
+    assert!(told.ends_with(&["line 0", "line 1", "line 2"]), "{told:?}");
+}
+
+/// The node waits for an answer that never comes; the server takes its wish back.
+#[tokio::test]
+async fn a_cancelled_job_stops_the_node_too() {
+    let (mut server, sshd) = (FakeServer::start().await, node(&log_lines(1)));
+    server.ledger.lock().unwrap().cancel = true;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let context = wipe(&agent, sshd.login(PRINCIPAL), plan());
+    let job = context.job.id;
+    job::run(context, CancellationToken::new()).await;
+    assert_eq!(server.outcomes.try_recv(), Ok(Outcome::Cancelled));
+    assert!(sshd.file("asked").contains(&format!("muster-node cancel {job}\n")));
+}
+
+#[tokio::test]
+async fn a_stale_attempt_ends_without_a_word_and_a_stale_epoch_ends_the_agent() {
+    let (mut server, sshd) = (FakeServer::start().await, node(&log_lines(1)));
+    let (agent, _dir) = agent(&server, LEASE).await;
+    for (code, superseded) in [("stale_attempt", false), ("stale_epoch", true)] {
+        server.ledger.lock().unwrap().stale = Some(code);
+        job::run(wipe(&agent, sshd.login(PRINCIPAL), plan()), CancellationToken::new()).await;
+        assert!(server.outcomes.try_recv().is_err());
+        assert_eq!(agent.superseded.is_cancelled(), superseded);
+    }
+}
+
+#[tokio::test]
+async fn a_job_past_its_time_says_what_it_waited_for() {
+    let mut server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let sshd = node("");
+    let login = sshd.login(PRINCIPAL);
+    drop(sshd);
+    let mut context = Arc::into_inner(wipe(&agent, login, plan())).unwrap();
+    context.deadline = tokio::time::Instant::now() + Duration::from_millis(300);
+    job::run(Arc::new(context), CancellationToken::new()).await;
+    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else { panic!("a timeout is a failure") };
+    assert_eq!((failure.code.as_str(), failure.retryable), ("timeout", true));
+    assert!(failure.message.contains("still waiting for SSH on n1 (127.0.0.1:"), "{}", failure.message);
+}

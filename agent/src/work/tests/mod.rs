@@ -1,0 +1,89 @@
+//! The agent's work against a server that keeps state, and nodes behind a real sshd.
+
+mod agents; // A whole agent process
+mod client; // The server's answers, told apart
+mod jobs; // A job from lease to outcome
+mod node_job; // Following work on a node
+mod server; // The server
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::clock::Clock;
+use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
+use muster_core::values::Digest;
+use muster_core::wire::agent::{Job, JobSpec, Login};
+use muster_core::wire::node::{Version, WipePlan};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use self::server::FakeServer;
+use super::agent::Agent;
+use super::binary::NodeBinary;
+use super::context::JobContext;
+use super::reports::Reports;
+use crate::blobs::BlobCache;
+use crate::bmc::Bmcs;
+use crate::boot::arm::ArmedBoots;
+use crate::cluster::slurm::Controllers;
+use crate::ssh::sshd::Sshd;
+
+/// An agent with a lease short enough that nobody waits for it.
+async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = bytes::Bytes::from_static(b"muster-node");
+    let agent = Agent {
+        server: server.connect(),
+        lease,
+        clock: Clock::System,
+        node: NodeBinary { digest: Digest::of(&bytes), bytes },
+        boots: ArmedBoots::new(),
+        bmcs: Bmcs::default(),
+        controllers: Controllers::default(),
+        blobs: BlobCache::at(dir.path().join("blobs")).await.unwrap(),
+        reports: Reports::open(dir.path()).unwrap(),
+        superseded: CancellationToken::new(),
+    };
+    (Arc::new(agent), dir)
+}
+
+/// A node with muster-node in place, and lines of a job.
+fn node(lines: &str) -> Sshd {
+    let sshd = Sshd::start(include_str!("muster-node.sh"));
+    let version = Version { protocol: 1, version: "0".into(), digest: Digest::of(b"muster-node") };
+    sshd.write("version", &serde_json::to_string(&version).unwrap());
+    sshd.write("lines", lines);
+    let fifo = std::process::Command::new("mkfifo").arg(sshd.dir.path().join("answered")).status().unwrap();
+    assert!(fifo.success());
+    sshd
+}
+
+/// A wipe, because its result is the smallest.
+fn wipe(agent: &Arc<Agent>, login: Login, plan: WipePlan) -> Arc<JobContext> {
+    Arc::new(JobContext::new(job(login, plan), Arc::clone(agent)))
+}
+
+fn job(login: Login, plan: WipePlan) -> Job {
+    Job {
+        id: JobId::new(),
+        attempt: 1,
+        node: NodeId::new(),
+        node_name: "n1".into(),
+        epoch: 1,
+        timeout_s: 60,
+        acts: Vec::new(),
+        spec: JobSpec::Wipe { login, plan },
+    }
+}
+
+fn plan() -> WipePlan {
+    WipePlan { permit: PermitId::new(), operation: OperationId::new(), claim: None, disk_serials: vec!["S1".into()] }
+}
+
+const RESULT: &str =
+    "{\"line\":\"result\",\"at\":\"2026-01-01T00:00:00Z\",\"result\":{\"result\":\"wiped\",\"disks\":[]}}\n";
+
+fn log_lines(count: usize) -> String {
+    let line = |n| format!("{{\"line\":\"log\",\"at\":\"2026-01-01T00:00:00Z\",\"text\":\"line {n}\"}}\n");
+    (0..count).map(line).collect()
+}

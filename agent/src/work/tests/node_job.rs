@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use muster_core::ids::{JobId, NodeId, OperationId};
+use muster_core::wire::node::{Challenge, Line, Plan, Work, WorkResult};
+
+use super::server::FakeServer;
+use super::{RESULT, agent, log_lines, node, plan, wipe};
+use crate::ssh::sshd::PRINCIPAL;
+use crate::work::jobs::node_job;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn an_interrupted_attach_goes_on_where_it_ended() {
+    let (server, sshd) = (FakeServer::start().await, node(&format!("{}{RESULT}", log_lines(40))));
+    sshd.write("flaky", "");
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let login = sshd.login(PRINCIPAL);
+    let context = wipe(&agent, login.clone(), plan());
+    let result = node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
+    assert_eq!(result, WorkResult::Wiped { disks: vec![] });
+
+    let said = context.voice.report().log;
+    let lines: Vec<&str> =
+        said.iter().map(|line| line.text.as_str()).filter(|text| text.starts_with("line ")).collect();
+    let all: Vec<String> = (0..40).map(|n| format!("line {n}")).collect();
+    assert_eq!(lines, all, "none lost, none twice");
+    let offsets: Vec<usize> = sshd.file("offsets").lines().map(|offset| offset.parse().unwrap()).collect();
+    assert_eq!((offsets.len(), offsets[0]), (3, 0));
+    assert!(offsets[1] > 0, "the whole lines before the break are not read again");
+    let sent: Plan = serde_json::from_str(&sshd.file("plan")).unwrap();
+    assert_eq!((sent.job, sent.attempt, sent.epoch), (context.job.id, 1, 1));
+    assert!(!sshd.file("asked").contains("set -e"), "muster-node was in place");
+}
+
+#[tokio::test]
+async fn a_challenge_is_redeemed_once_and_answered() {
+    let (server, challenge) = (FakeServer::start().await, challenge());
+    let line = serde_json::to_string(&Line::Challenge(challenge.clone())).unwrap() + "\n";
+    let sshd = node(&format!("{}{line}", log_lines(2)));
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let login = sshd.login(PRINCIPAL);
+    let context = wipe(&agent, login.clone(), plan());
+    node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
+    assert_eq!(sshd.file("answer"), "{\"answer\":\"granted\",\"signature\":\"c2lnbmVk\"}");
+    let redeemed = &server.ledger.lock().unwrap().redeemed;
+    assert_eq!(redeemed.len(), 1);
+    assert_eq!((redeemed[0].permit, redeemed[0].challenge.as_ref()), (challenge.permit, Some(&challenge)));
+}
+
+#[tokio::test]
+async fn an_old_muster_node_is_replaced_in_the_installed_system_only() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let sshd = node(RESULT);
+    sshd.write("version", "{\"protocol\":0}");
+    let login = sshd.login(PRINCIPAL);
+    node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap();
+    assert_eq!(sshd.file("pushed"), "muster-node");
+
+    let sshd = node(RESULT);
+    sshd.write("version", "{\"protocol\":0}");
+    sshd.write("principals", "muster-live:00\n");
+    let login = sshd.login("muster-live:00");
+    node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap();
+    assert_eq!(sshd.file("pushed"), "");
+}
+
+#[tokio::test]
+async fn a_line_that_is_none_of_the_protocol_fails_the_job() {
+    let server = FakeServer::start().await;
+    let sshd = node("{\"line\":\"hello\"}\n");
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let login = sshd.login(PRINCIPAL);
+    let failure = node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.retryable), ("node_protocol", false));
+}
+
+fn challenge() -> Challenge {
+    Challenge {
+        protocol: 1,
+        permit: plan().permit,
+        operation: OperationId::new(),
+        job: JobId::new(),
+        attempt: 1,
+        node: NodeId::new(),
+        epoch: 1,
+        boot_id: "b".into(),
+        chassis_serial: None,
+        disk_serials: vec!["S1".into()],
+        nonce: "00".into(),
+    }
+}

@@ -1,0 +1,148 @@
+//! A server that keeps state: what it was told, and what it says.
+
+use std::sync::{Arc, Mutex};
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use http::{HeaderMap, StatusCode, header};
+use muster_core::ids::AgentId;
+use muster_core::values::Secret;
+use muster_core::wire::agent::{
+    Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, Welcome,
+};
+use muster_core::wire::node::Answer;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::work::client::{Client, Server};
+
+pub(crate) const TOKEN: &str = "mst_test_token";
+
+/// What the server was told, and how it is disposed.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) renewals: Vec<RenewJob>,
+    pub(crate) redeemed: Vec<RedeemPermit>,
+    /// Calls to answer with 503 before it answers well.
+    pub(crate) away_for: u32,
+    /// A problem to answer renewals with.
+    pub(crate) stale: Option<&'static str>,
+    pub(crate) cancel: bool,
+}
+
+/// The server, listening on loopback until it is dropped.
+pub(crate) struct FakeServer {
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+    pub(crate) outcomes: mpsc::UnboundedReceiver<Outcome>,
+    /// Jobs to lease out, one per poll.
+    pub(crate) jobs: mpsc::UnboundedSender<Job>,
+    pub(crate) url: String,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    ledger: Arc<Mutex<Ledger>>,
+    outcomes: mpsc::UnboundedSender<Outcome>,
+    jobs: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Job>>>,
+}
+
+impl FakeServer {
+    pub(crate) async fn start() -> Self {
+        let (told, outcomes) = mpsc::unbounded_channel();
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let desk = Desk { ledger: Arc::default(), outcomes: told, jobs: Arc::new(queue.into()) };
+        let ledger = Arc::clone(&desk.ledger);
+        let app = Router::new()
+            .route("/agent/v1/hello", post(hello))
+            .route("/agent/v1/site", post(std::future::pending::<()>))
+            .route("/agent/v1/lease", post(lease))
+            .route("/agent/v1/jobs/{id}/renew", post(renew))
+            .route("/agent/v1/jobs/{id}/outcome", post(outcome))
+            .route("/agent/v1/permits/redeem", post(redeem))
+            .with_state(desk);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { ledger, outcomes, jobs, url, _tasks: tasks }
+    }
+
+    pub(crate) fn connect(&self) -> Server {
+        let client = Client::new(&self.url, Secret::new(TOKEN)).unwrap();
+        Server { client, epoch: 7 }
+    }
+}
+
+impl Desk {
+    /// Refuses strangers, and everybody while it is away.
+    fn refuse(&self, headers: &HeaderMap) -> Option<Response> {
+        let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if token != Some(&format!("Bearer {TOKEN}")) {
+            return Some(problem(StatusCode::UNAUTHORIZED, "unauthenticated"));
+        }
+        let mut ledger = self.ledger.lock().unwrap();
+        let away = ledger.away_for > 0;
+        ledger.away_for = ledger.away_for.saturating_sub(1);
+        away.then(|| problem(StatusCode::SERVICE_UNAVAILABLE, "dependency"))
+    }
+}
+
+fn problem(status: StatusCode, code: &str) -> Response {
+    let body = json!({"type": "about:blank", "status": status.as_u16(), "code": code, "title": code, "detail": "why"});
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+}
+
+async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
+    desk.refuse(&headers).unwrap_or_else(|| {
+        let welcome = Welcome {
+            protocol: 1,
+            agent: AgentId::new(),
+            site: "lab".into(),
+            epoch: 7,
+            lease_s: 60,
+            permit_public_key: "key".into(),
+            user_ca: "ca".into(),
+        };
+        Json(welcome).into_response()
+    })
+}
+
+/// A long poll that ends with a job or with its caller.
+async fn lease(State(desk): State<Desk>) -> Json<LeasedJobs> {
+    let job = desk.jobs.lock().await.recv().await;
+    Json(LeasedJobs { jobs: job.into_iter().collect() })
+}
+
+async fn renew(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+    if let Some(refusal) = desk.refuse(&headers) {
+        return refusal;
+    }
+    let mut ledger = desk.ledger.lock().unwrap();
+    ledger.renewals.push(serde_json::from_slice(&body).unwrap());
+    match ledger.stale {
+        Some(code) => problem(StatusCode::CONFLICT, code),
+        None => Json(Renewed { cancel: ledger.cancel }).into_response(),
+    }
+}
+
+async fn outcome(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+    if let Some(refusal) = desk.refuse(&headers) {
+        return refusal;
+    }
+    let report: ReportOutcome = serde_json::from_slice(&body).unwrap();
+    desk.outcomes.send(report.outcome).unwrap();
+    StatusCode::NO_CONTENT.into_response()
+}
+
+async fn redeem(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refusal) = desk.refuse(&headers) {
+        return refusal;
+    }
+    desk.ledger.lock().unwrap().redeemed.push(serde_json::from_slice(&body).unwrap());
+    Json(Redeemed { answer: Answer::Granted { signature: "c2lnbmVk".into() } }).into_response()
+}

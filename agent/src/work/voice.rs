@@ -1,0 +1,176 @@
+//! What a job says while it runs: progress, log, what it waits for. Kept here, bounded, until the next renewal carries it to the server.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use muster_core::clock::Clock;
+use muster_core::wire::agent::LogLine;
+use muster_core::wire::node::Progress;
+use tokio::sync::Notify;
+
+/// Lines kept between two renewals; the oldest go first.
+const LOG_LINES: usize = 1000;
+/// One renewal's share of them.
+const BATCH_LINES: usize = 500;
+/// Bytes of one line or sentence.
+const TEXT_BYTES: usize = 4 << 10;
+
+/// One job's voice.
+#[derive(Debug)]
+pub struct Voice {
+    clock: Clock,
+    said: Mutex<Said>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    progress: Option<Progress>,
+    waiting_for: Option<String>,
+    log: VecDeque<LogLine>,
+    /// Lines ever taken from the front, told or dropped: the number of the front line.
+    front: u64,
+    /// Lines dropped since this was last told.
+    dropped: u64,
+}
+
+/// What one renewal carries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    pub progress: Option<Progress>,
+    pub waiting_for: Option<String>,
+    pub log: Vec<LogLine>,
+    /// Number of the first line it does not carry.
+    end: u64,
+    dropped: u64,
+}
+
+impl Voice {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, said: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// One line of the job's log, at our own time.
+    pub fn log(&self, text: impl Into<String>) {
+        self.log_at(LogLine { at: self.clock.now(), text: text.into() });
+    }
+
+    /// One line of the job's log with the time its author gave.
+    pub fn log_at(&self, line: LogLine) {
+        let LogLine { at, text } = line;
+        let mut said = self.lock();
+        if said.log.len() >= LOG_LINES {
+            said.log.pop_front();
+            said.front += 1;
+            said.dropped += 1;
+        }
+        said.log.push_back(LogLine { at, text: shortened(text) });
+        drop(said);
+        self.changed.notify_one();
+    }
+
+    /// How far the job is; only the latest is kept.
+    pub fn progress(&self, progress: Progress) {
+        let Progress { at, message, done, total, unit } = progress;
+        self.lock().progress =
+            Some(Progress { at, message: shortened(message), done, total, unit: unit.map(shortened) });
+        self.changed.notify_one();
+    }
+
+    /// What the job waits for now, in one sentence.
+    pub fn waiting_for(&self, what: impl Into<String>) {
+        let what = Some(shortened(what.into()));
+        let mut said = self.lock();
+        if said.waiting_for != what {
+            said.waiting_for = what;
+            drop(said);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The job moves again.
+    pub fn moving(&self) {
+        if self.lock().waiting_for.take().is_some() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What is awaited now.
+    pub fn awaited(&self) -> Option<String> {
+        self.lock().waiting_for.clone()
+    }
+
+    /// Resolves once something new was said.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// What the next renewal carries: the state as it is, and the log's next lines. They stay here until [`Voice::told`].
+    pub fn report(&self) -> Report {
+        let said = self.lock();
+        let Said { dropped, front, .. } = *said;
+        let gap = (dropped > 0)
+            .then(|| LogLine { at: self.clock.now(), text: format!("… {dropped} older lines were dropped here") });
+        let batch = said.log.iter().take(BATCH_LINES);
+        Report {
+            progress: said.progress.clone(),
+            waiting_for: said.waiting_for.clone(),
+            end: front + batch.len() as u64,
+            log: gap.into_iter().chain(batch.cloned()).collect(),
+            dropped,
+        }
+    }
+
+    /// The report arrived: its lines need not be told again.
+    pub fn told(&self, report: &Report) {
+        let mut said = self.lock();
+        let told = report.end.saturating_sub(said.front).min(said.log.len() as u64);
+        said.log.drain(..usize::try_from(told).expect("no more than the log's length"));
+        said.front += told;
+        said.dropped -= report.dropped;
+        if !said.log.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if text.len() > TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES));
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_and_counted_and_a_lost_renewal_loses_nothing() {
+        let voice = Voice::new(Clock::System);
+        for n in 0..LOG_LINES + 7 {
+            voice.log(format!("line {n}"));
+        }
+        let first = voice.report();
+        assert_eq!(first.log[0].text, "… 7 older lines were dropped here");
+        assert_eq!(first.log[1].text, "line 7");
+        assert_eq!(voice.report().log[1..], first.log[1..], "a renewal that did not arrive loses nothing");
+        voice.log("one more drops one more");
+        voice.told(&first);
+        assert_eq!(voice.report().log[0].text, "… 1 older lines were dropped here");
+        voice.told(&voice.report());
+        assert_eq!(voice.report().log.len(), 1, "and told lines are not told again");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_a_character() {
+        let voice = Voice::new(Clock::System);
+        voice.log("ä".repeat(TEXT_BYTES));
+        assert_eq!(voice.report().log[0].text.chars().count(), TEXT_BYTES / 2 + 1);
+    }
+}
