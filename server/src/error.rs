@@ -1,9 +1,12 @@
 //! One error below HTTP: what a caller may see is apart from what a maintainer needs. Rendered as RFC 9457 problem+json in one place.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use muster_core::ids::OperationId;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::http::request_id;
 
 /// Everything a handler, task or database function can end with. `public` texts reach the caller; sources are logged.
 #[derive(Debug, thiserror::Error)]
@@ -24,12 +27,27 @@ pub enum Error {
     /// The state of things does not allow it (409): a stable code and a sentence.
     #[error("{code}: {detail}")]
     Conflict { code: &'static str, detail: String },
-    /// `If-Match` named an older generation (412); the current one.
+    /// Another operation is under way (409), and trying again after it may help.
+    #[error("busy: {detail}")]
+    Busy { detail: String, operation: OperationId },
+    /// `If-None-Match: *` met an object (412); its generation.
+    #[error("exists, generation {0}")]
+    Exists(i64),
+    /// `If-Match` named another generation (412); the current one, 0 when there is no such object.
     #[error("stale generation, now {0}")]
     Stale(i64),
     /// A destructive call without `If-Match` (428).
     #[error("If-Match required")]
     PreconditionRequired,
+    /// The body is larger than the route takes (413).
+    #[error("body too large")]
+    TooLarge,
+    /// The body is not JSON by its own words (415).
+    #[error("unsupported media type")]
+    UnsupportedMediaType,
+    /// The path exists, the method does not (405).
+    #[error("method not allowed")]
+    MethodNotAllowed,
     /// The database is away (503).
     #[error("dependency unavailable")]
     Unavailable(#[source] sqlx::Error),
@@ -71,14 +89,18 @@ impl Error {
     /// Whether the same request may succeed later without being changed.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Conflict { .. } => true,
+            Self::Unavailable(_) | Self::Conflict { .. } | Self::Busy { .. } => true,
             Self::Invalid(_)
             | Self::Unprocessable(_)
             | Self::Unauthenticated
             | Self::Forbidden(_)
             | Self::NotFound(_)
+            | Self::Exists(_)
             | Self::Stale(_)
             | Self::PreconditionRequired
+            | Self::TooLarge
+            | Self::UnsupportedMediaType
+            | Self::MethodNotAllowed
             | Self::Internal(_) => false,
         }
     }
@@ -90,8 +112,11 @@ impl Error {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict { .. } => StatusCode::CONFLICT,
-            Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Self::Conflict { .. } | Self::Busy { .. } => StatusCode::CONFLICT,
+            Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -107,7 +132,15 @@ impl Error {
             Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
             Self::Conflict { code, detail } => (code, detail.clone(), &[]),
-            Self::Stale(now) => ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[]),
+            Self::Busy { detail, .. } => ("busy", detail.clone(), &[]),
+            Self::Exists(_) => ("exists", "The name is taken, and the request would only create.".into(), &[]),
+            Self::Stale(0) => ("stale_generation", "There is no such object to match.".into(), &[]),
+            Self::Stale(now) => {
+                ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[])
+            }
+            Self::TooLarge => ("too_large", "The body is larger than this route takes.".into(), &[]),
+            Self::UnsupportedMediaType => ("unsupported_media_type", "Send application/json.".into(), &[]),
+            Self::MethodNotAllowed => ("method_not_allowed", "The path has other methods: see Allow.".into(), &[]),
             Self::PreconditionRequired => ("precondition_required", "Send If-Match with the ETag you read.".into(), &[]),
             Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
             Self::Internal(_) => ("internal", "This is a bug in Muster; the request id finds it in the log.".into(), &[]),
@@ -121,6 +154,10 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => Self::Unavailable(error),
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
                 Some((code, detail)) => Self::conflict(code, detail),
+                // A row that others refer to, by a constraint that has no words of its own.
+                None if database.code().as_deref() == Some("23503") => {
+                    Self::conflict("in_use", "Something else refers to it; remove that first.")
+                }
                 // Class 57 is operator intervention (shutdown), 53 is a lack of resources, 25006 a standby.
                 None if database.code().is_some_and(|code| code.starts_with("57") || code.starts_with("53") || code == "25006") => {
                     Self::Unavailable(error)
@@ -135,7 +172,9 @@ impl From<sqlx::Error> for Error {
 /// What a violated constraint means to a caller.
 fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
     Some(match name? {
-        "objects_name_key" | "nodes_name_key" | "claims_name_key" => ("name_taken", "The name is taken."),
+        "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key" | "tokens_name_key" | "users_name_key" => {
+            ("name_taken", "The name is taken.")
+        }
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
@@ -156,18 +195,35 @@ impl IntoResponse for Error {
         let (code, detail, faults) = self.public();
         let title = status.canonical_reason().unwrap_or("Error");
         let mut body = json!({
-            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail, "retryable": self.retryable(),
+            "type": "about:blank", "title": title, "status": status.as_u16(), "code": code, "detail": detail,
+            "retryable": self.retryable(), "request_id": request_id::current(),
         });
         if !faults.is_empty() {
             body["errors"] = serde_json::to_value(faults).unwrap_or(Value::Null);
         }
         let mut response = (status, body.to_string()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Self::Stale(now) = self
-            && let Ok(etag) = HeaderValue::from_str(&format!("\"{now}\""))
-        {
-            response.headers_mut().insert(header::ETAG, etag);
+        for (name, text) in self.headers() {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                response.headers_mut().insert(name, value);
+            }
         }
         response
+    }
+}
+
+impl Error {
+    /// What a caller needs beside the body to do better.
+    fn headers(&self) -> Vec<(HeaderName, String)> {
+        match self {
+            Self::Exists(now) | Self::Stale(now) if *now > 0 => vec![(header::ETAG, format!("\"{now}\""))],
+            Self::Busy { operation, .. } => vec![
+                (header::RETRY_AFTER, "5".into()),
+                (header::LINK, format!("</v1/operations/{operation}>; rel=\"blocked-by\"")),
+            ],
+            Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
+            Self::Unauthenticated => vec![(header::WWW_AUTHENTICATE, "Bearer".into())],
+            _ => Vec::new(),
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use aes_gcm_siv::aead::{Aead, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
 use anyhow::{Context, anyhow, ensure};
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::SigningKey;
@@ -33,6 +34,8 @@ pub struct Sealed {
 pub struct MasterKey {
     cipher: Aes256GcmSiv,
     id: String,
+    /// For hashes that only this server can make.
+    hash_key: hmac::Key,
 }
 
 impl MasterKey {
@@ -55,7 +58,10 @@ impl MasterKey {
     /// A key held in memory, for tests.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let id = Digest::of(bytes).hex()[..16].to_owned();
-        Self { cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)), id }
+        // Derived, so that what is learnt of one use of the key says nothing about the other.
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), b"muster keyed hash v1");
+        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
+        Self { cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)), id, hash_key }
     }
 
     /// Encrypts under a data key of its own; `place` (table and row) is bound in, so that a row cannot be copied elsewhere.
@@ -87,6 +93,12 @@ impl MasterKey {
             .try_into()
             .map_err(|_| anyhow!("{place}: the wrapped key has the wrong length"))?;
         decrypt(&Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key)), place, &sealed.ciphertext)
+    }
+
+    /// A hash that shows whether a secret changed in its place, and nothing else: 32 hex digits.
+    pub fn keyed_hash(&self, place: &str, secret: &[u8]) -> String {
+        let tag = hmac::sign(&self.hash_key, &[place.as_bytes(), b"\n", secret].concat());
+        hex::encode(&tag.as_ref()[..16])
     }
 }
 

@@ -121,6 +121,16 @@ pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Re
     Ok(())
 }
 
+/// A site by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_site(conn: &mut PgConnection, name: &str) -> Result<Option<ObjectId>, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT id AS "id: ObjectId" FROM objects WHERE kind = 'site' AND name = $1"#, name)
+        .fetch_optional(conn)
+        .await?)
+}
+
 /// A subnet of a site, as declared.
 ///
 /// # Errors

@@ -5,7 +5,9 @@ pub mod agents; // Agents, and what their boot services need
 pub mod claims; // One node bound to one pool
 pub mod events; // The append-only history
 pub mod facts; // What inspection observed
+pub mod filter; // The filter grammar of lists
 pub mod gates; // Runs of suites
+pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
@@ -14,3 +16,14 @@ pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
 pub mod permits; // The right to act
 pub mod specs; // What a job's order is built from
+pub mod tokens; // Tokens of machines
+pub mod users; // People and their sessions
+
+/// Whether the database answers.
+///
+/// # Errors
+/// When it does not.
+pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
+    sqlx::query!("SELECT true AS up").fetch_one(conn).await?;
+    Ok(())
+}

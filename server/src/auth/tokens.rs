@@ -1,0 +1,103 @@
+//! Tokens of machines: `mst_<id>_<secret><crc>`. The id finds the row, the secret is 256 random bits of which only a hash is stored, and
+//! the checksum lets a scanner tell a leaked token from noise and a caller tell a cut one from a wrong one.
+
+use jiff::Timestamp;
+use muster_core::ids::TokenId;
+use muster_core::values::{Digest, Secret};
+use uuid::Uuid;
+
+use super::Actor;
+use crate::app::App;
+use crate::db;
+use crate::error::Error;
+
+/// Prefix of API tokens; agents' tokens have their own, so that one is never taken for the other.
+const PREFIX: &str = "mst";
+const AGENT_PREFIX: &str = "msa";
+const SECRET_BYTES: usize = 32;
+const CRC_HEX: usize = 8;
+
+/// A token just made: the only time its text exists.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    pub id: TokenId,
+    pub secret: Secret,
+    pub hash: [u8; 32],
+}
+
+/// Makes an API token.
+pub fn mint() -> Minted {
+    let id = TokenId::new();
+    minted(PREFIX, id)
+}
+
+/// Makes an agent's token. The id in it is only there for scanners and logs.
+pub fn mint_agent() -> Minted {
+    minted(AGENT_PREFIX, TokenId::new())
+}
+
+fn minted(prefix: &str, id: TokenId) -> Minted {
+    let secret = hex::encode(rand::random::<[u8; SECRET_BYTES]>());
+    let body = format!("{prefix}_{}_{secret}", id.0.simple());
+    let text = format!("{body}{:08x}", crc32fast::hash(body.as_bytes()));
+    Minted { id, hash: hash(&text), secret: Secret::new(text) }
+}
+
+/// What is stored of a token: secrets of 256 random bits need no slow hash.
+pub fn hash(token: &str) -> [u8; 32] {
+    Digest::of(token.as_bytes()).0
+}
+
+/// The id in a well-formed API token.
+fn id(token: &str) -> Option<TokenId> {
+    let body = token.len().checked_sub(CRC_HEX).and_then(|at| token.is_char_boundary(at).then(|| token.split_at(at)));
+    let (body, crc) = body?;
+    if u32::from_str_radix(crc, 16).ok()? != crc32fast::hash(body.as_bytes()) {
+        return None;
+    }
+    let (id, secret) = body.strip_prefix(PREFIX)?.strip_prefix('_')?.split_once('_')?;
+    (secret.len() == SECRET_BYTES * 2).then_some(())?;
+    Uuid::try_parse(id).ok().map(TokenId)
+}
+
+/// Whose token this is. Read from the database each time, so that a revocation holds at once.
+///
+/// # Errors
+/// [`Error::Unauthenticated`], or the database's.
+pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
+    let id = id(token).ok_or(Error::Unauthenticated)?;
+    let now = app.clock.now();
+    let mut conn = app.pool.acquire().await?;
+    let row = db::tokens::find(&mut conn, id).await?.ok_or(Error::Unauthenticated)?;
+    let matches = aws_lc_rs::constant_time::verify_slices_are_equal(&row.token_hash, &hash(token)).is_ok();
+    if !matches || row.revoked_at.is_some() || row.expires_at <= now {
+        return Err(Error::Unauthenticated);
+    }
+    if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
+        db::tokens::set_last_used(&mut conn, id, now).await?;
+    }
+    let role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
+    Ok(Actor { name: format!("token:{}", row.name), role, request_id: None })
+}
+
+/// Whether the time of last use is worth a write.
+fn stale(used: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(used).as_secs() >= 60
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_row_and_a_damaged_one_names_none() {
+        let minted = mint();
+        let text = minted.secret.reveal().to_owned();
+        assert_eq!(id(&text), Some(minted.id));
+        assert_eq!(hash(&text), minted.hash);
+        for bad in ["", "mst_", "ü", &text[..text.len() - 1], &text.replace('_', "-"), &text.to_uppercase()] {
+            assert_eq!(id(bad), None, "{bad}");
+        }
+        assert_eq!(id(mint_agent().secret.reveal()), None);
+    }
+}

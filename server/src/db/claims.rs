@@ -1,0 +1,151 @@
+//! Claims: one node bound to one pool.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use serde_json::Value;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A claim with the names beside it.
+#[derive(Clone, Debug)]
+pub struct ClaimRow {
+    pub id: ClaimId,
+    pub name: String,
+    pub spec: Value,
+    pub node: NodeId,
+    pub node_name: String,
+    pub node_state: String,
+    pub node_protected: bool,
+    pub operation: Option<OperationId>,
+    pub pool: String,
+    pub state: String,
+    pub epoch: i64,
+    pub generation: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub released_at: Option<jiff_sqlx::Timestamp>,
+}
+
+/// A claim to write.
+#[derive(Clone, Debug)]
+pub struct NewClaim {
+    pub id: ClaimId,
+    pub name: String,
+    pub spec: Value,
+    pub node: NodeId,
+    pub pool: ObjectId,
+    pub epoch: i64,
+    pub actor: String,
+    pub now: Timestamp,
+}
+
+/// One claim: by id whatever its state, by name only while it holds a node.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>, Error> {
+    Ok(sqlx::query_as!(
+        ClaimRow,
+        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.state, c.epoch,
+                  c.generation, c.created_at, c.updated_at, c.released_at
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
+           WHERE (c.name = $1 AND c.state <> 'released') OR c.id = $2"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Claims that hold a node, by name after `after`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(
+    conn: &mut PgConnection,
+    pool: Option<&str>,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<ClaimRow>, Error> {
+    Ok(sqlx::query_as!(
+        ClaimRow,
+        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.state, c.epoch,
+                  c.generation, c.created_at, c.updated_at, c.released_at
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
+           WHERE c.state <> 'released' AND c.name > $1 AND ($2::text IS NULL OR p.name = $2)
+           ORDER BY c.name LIMIT $3"#,
+        after,
+        pool,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Locks an available node that nobody holds and that fits; nodes that others are deciding on are passed over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_available(
+    conn: &mut PgConnection,
+    labels: &BTreeMap<String, String>,
+    profile: Option<ObjectId>,
+) -> Result<Option<NodeId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: NodeId" FROM nodes n
+           WHERE state = 'available' AND wish IS NULL AND NOT protected AND profile_id IS NOT NULL AND labels @> $1
+             AND ($2::uuid IS NULL OR profile_id = $2)
+             AND NOT EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released')
+           ORDER BY name LIMIT 1 FOR UPDATE SKIP LOCKED"#,
+        Json(labels) as _,
+        profile as Option<ObjectId>,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Binds. A second claim on a node is refused by the database.
+///
+/// # Errors
+/// When the database fails or a constraint refuses.
+pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8)",
+        claim.id as ClaimId,
+        claim.name,
+        claim.spec,
+        claim.node as NodeId,
+        claim.pool as ObjectId,
+        claim.epoch,
+        claim.actor,
+        claim.now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Gives a bound claim up; the engine ends it once the node is clean. `false`: it was not bound any more.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_releasing(conn: &mut PgConnection, id: ClaimId, epoch: i64, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE claims SET state = 'releasing', epoch = $2, updated_at = $3 WHERE id = $1 AND state = 'bound'",
+        id as ClaimId,
+        epoch,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

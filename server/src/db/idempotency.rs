@@ -1,0 +1,72 @@
+//! Idempotency keys: stored in the transaction of their effect, so that the same request again has the same effect once.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// An answer as it was given.
+#[derive(Clone, Debug)]
+pub struct StoredAnswer {
+    /// Hash of the request it was given to.
+    pub request: Vec<u8>,
+    pub status: i32,
+    pub body: Value,
+    pub location: Option<String>,
+}
+
+/// Waits for a request with the same key that is under way, then answers what it left.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, actor: &str, key: &str) -> Result<Option<StoredAnswer>, Error> {
+    let lock = format!("idempotency {actor} {key}");
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", lock).execute(&mut *conn).await?;
+    Ok(sqlx::query_as!(
+        StoredAnswer,
+        "SELECT request, status, body, location FROM idempotency_keys WHERE actor = $1 AND key = $2",
+        actor,
+        key,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Stores an answer under its key.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(
+    conn: &mut PgConnection,
+    actor: &str,
+    key: &str,
+    answer: &StoredAnswer,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO idempotency_keys (actor, key, request, status, body, location, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        actor,
+        key,
+        answer.request,
+        answer.status,
+        answer.body,
+        answer.location,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Forgets keys that are older than `before`; answers how many.
+///
+/// # Errors
+/// When the database fails.
+pub async fn delete_old(conn: &mut PgConnection, before: Timestamp) -> Result<u64, Error> {
+    let gone = sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", before.to_sqlx() as _)
+        .execute(conn)
+        .await?;
+    Ok(gone.rows_affected())
+}

@@ -1,0 +1,449 @@
+//! Nodes as clients declare and read them. Where a node is on its way is written by the lifecycle alone.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::state::Wish;
+use muster_core::values::Mac;
+use serde_json::Value;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use sqlx::types::mac_address::MacAddress;
+use uuid::Uuid;
+
+use crate::db::objects::Labels;
+use crate::error::Error;
+
+/// A node with what its readers want to know beside it.
+#[derive(Clone, Debug)]
+pub struct NodeRow {
+    pub id: NodeId,
+    pub name: String,
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub spec: Value,
+    pub generation: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub protected: bool,
+    pub site_id: ObjectId,
+    pub rack_id: Option<ObjectId>,
+    pub profile_id: Option<ObjectId>,
+    pub state: String,
+    pub entered_at: Timestamp,
+    pub deadline_at: Option<jiff_sqlx::Timestamp>,
+    pub purpose: Option<String>,
+    pub failed_phase: Option<String>,
+    pub reason: Option<String>,
+    pub epoch: i64,
+    pub wish: Option<String>,
+    pub operation_id: Option<OperationId>,
+    pub waiting_for: Option<String>,
+    pub waiting_since: Option<jiff_sqlx::Timestamp>,
+    pub waiting_owner: Option<String>,
+    pub next_action: Option<String>,
+    pub in_cluster: bool,
+    pub live: bool,
+    pub claim: Option<String>,
+    pub pool: Option<String>,
+    /// Attempts of the latest step of this stay.
+    pub attempts: Option<i64>,
+    pub facts_observed_at: Option<jiff_sqlx::Timestamp>,
+    pub gate_run_id: Option<Uuid>,
+    pub gate_run_suite: Option<String>,
+    pub gate_run_verdict: Option<String>,
+    pub gate_run_finished_at: Option<jiff_sqlx::Timestamp>,
+    /// The agent of the site, heard last.
+    pub agent_seen: Option<jiff_sqlx::Timestamp>,
+}
+
+/// An address reserved for a node.
+#[derive(Clone, Debug)]
+pub struct AddressRow {
+    pub node: NodeId,
+    pub mac: Mac,
+    pub subnet: Option<String>,
+    pub address: Option<IpAddr>,
+}
+
+/// The client-owned part of a node, with its references resolved.
+#[derive(Clone, Debug)]
+pub struct Content {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Value,
+    pub site: ObjectId,
+    pub rack: Option<ObjectId>,
+    pub rack_unit: Option<i32>,
+    pub profile: Option<ObjectId>,
+    pub serial: Option<String>,
+    pub smbios_uuid: Option<Uuid>,
+    pub power: Power,
+    pub protected: bool,
+}
+
+/// How the node is powered.
+#[derive(Clone, Debug)]
+pub enum Power {
+    Redfish { address: IpAddr, port: u16, credential: ObjectId },
+    Manual { person: String },
+}
+
+/// A boot MAC and its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacRow {
+    pub mac: Mac,
+    pub lease: Option<(ObjectId, Ipv4Addr)>,
+}
+
+/// A node as a writer must see it: under its lock.
+#[derive(Clone, Debug)]
+pub struct LockedNode {
+    pub id: NodeId,
+    pub name: String,
+    pub state: String,
+    pub generation: i64,
+    pub protected: bool,
+    pub epoch: i64,
+    pub wish: Option<String>,
+    pub operation_id: Option<OperationId>,
+    pub profile_id: Option<ObjectId>,
+    pub site_id: ObjectId,
+    pub spec: Value,
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub claimed: bool,
+}
+
+/// The id behind a name or id.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<NodeId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: NodeId" FROM nodes WHERE name = $1 OR id = $2"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// One node by name or id, locked until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_for_update(conn: &mut PgConnection, key: &str) -> Result<Option<LockedNode>, Error> {
+    Ok(sqlx::query_as!(
+        LockedNode,
+        r#"SELECT id AS "id: NodeId", name, state, generation, protected, epoch, wish, operation_id AS "operation_id: OperationId",
+                  profile_id AS "profile_id: ObjectId", site_id AS "site_id: ObjectId", spec, labels AS "labels: Labels",
+                  annotations AS "annotations: Labels",
+                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!"
+           FROM nodes n WHERE name = $1 OR id = $2 FOR UPDATE"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Nodes by id, by name; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow>, Error> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as!(
+        NodeRow,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Labels", n.annotations AS "annotations: Labels", n.spec,
+                  n.generation, n.created_at, n.updated_at, n.protected, n.site_id AS "site_id: ObjectId",
+                  n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
+                  n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
+                  n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
+                  n.next_action, n.in_cluster, n.live_host_key IS NOT NULL AS "live!",
+                  c.name AS "claim?", p.name AS "pool?",
+                  (SELECT j.attempt::bigint FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit ORDER BY j.id DESC LIMIT 1) AS attempts,
+                  (SELECT max(f.observed_at) FROM facts f WHERE f.node_id = n.id) AS facts_observed_at,
+                  g.id AS "gate_run_id?", g.suite AS "gate_run_suite?", g.verdict AS "gate_run_verdict?",
+                  g.finished_at AS "gate_run_finished_at?",
+                  (SELECT max(a.last_seen) FROM agents a WHERE a.site_id = n.site_id) AS agent_seen
+           FROM nodes n
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects p ON p.id = c.pool_id
+           LEFT JOIN LATERAL (SELECT r.id, r.suite, r.verdict, r.finished_at FROM gate_runs r WHERE r.node_id = n.id
+                              ORDER BY r.id DESC LIMIT 1) g ON true
+           WHERE n.id = ANY($1) ORDER BY n.name"#,
+        &ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The boot MACs of nodes, and their addresses.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_addresses(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<AddressRow>, Error> {
+    let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
+    let rows = sqlx::query!(
+        r#"SELECT m.node_id AS "node: NodeId", m.mac, s.name AS "subnet?", m.address
+           FROM node_macs m LEFT JOIN objects s ON s.id = m.subnet_id WHERE m.node_id = ANY($1) ORDER BY m.mac"#,
+        &ids,
+    )
+    .fetch_all(conn)
+    .await?;
+    let row = |row: _| {
+        let row: (NodeId, MacAddress, Option<String>, Option<IpNet>) = row;
+        AddressRow { node: row.0, mac: Mac(row.1.bytes()), subnet: row.2, address: row.3.map(|net| net.addr()) }
+    };
+    Ok(rows.into_iter().map(|found| row((found.node, found.mac, found.subnet, found.address))).collect())
+}
+
+/// Registers a node as discovered.
+///
+/// # Errors
+/// When the database fails or a constraint refuses: name, serial, UUID or BMC address are taken.
+pub async fn insert(
+    conn: &mut PgConnection,
+    id: NodeId,
+    name: &str,
+    content: &Content,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let power = PowerColumns::of(&content.power);
+    sqlx::query!(
+        "INSERT INTO nodes (id, name, labels, annotations, spec, site_id, rack_id, rack_unit, profile_id, serial, smbios_uuid,
+                            power, power_person, bmc_address, bmc_port, bmc_credential_id, protected,
+                            created_at, updated_at, state, entered_at, due_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18, 'discovered', $18, $18)",
+        id as NodeId,
+        name,
+        Json(&content.labels) as _,
+        Json(&content.annotations) as _,
+        content.spec,
+        content.site as ObjectId,
+        content.rack as Option<ObjectId>,
+        content.rack_unit,
+        content.profile as Option<ObjectId>,
+        content.serial,
+        content.smbios_uuid,
+        power.word,
+        power.person,
+        power.address,
+        power.port,
+        power.credential as Option<ObjectId>,
+        content.protected,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Replaces the client-owned part, which raises the generation. The caller holds the row's lock.
+///
+/// # Errors
+/// When the database fails or a constraint refuses.
+pub async fn set_content(
+    conn: &mut PgConnection,
+    id: NodeId,
+    content: &Content,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let power = PowerColumns::of(&content.power);
+    sqlx::query!(
+        "UPDATE nodes SET labels = $2, annotations = $3, spec = $4, site_id = $5, rack_id = $6, rack_unit = $7, profile_id = $8,
+                serial = $9, smbios_uuid = $10, power = $11, power_person = $12, bmc_address = $13, bmc_port = $14,
+                bmc_credential_id = $15, protected = $16, generation = generation + 1, updated_at = $17, due_at = $17,
+                bmc_certificate = CASE WHEN bmc_address IS DISTINCT FROM $13 THEN NULL ELSE bmc_certificate END
+         WHERE id = $1",
+        id as NodeId,
+        Json(&content.labels) as _,
+        Json(&content.annotations) as _,
+        content.spec,
+        content.site as ObjectId,
+        content.rack as Option<ObjectId>,
+        content.rack_unit,
+        content.profile as Option<ObjectId>,
+        content.serial,
+        content.smbios_uuid,
+        power.word,
+        power.person,
+        power.address,
+        power.port,
+        power.credential as Option<ObjectId>,
+        content.protected,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// `Power` as its columns.
+struct PowerColumns<'power> {
+    word: &'static str,
+    person: Option<&'power str>,
+    address: Option<IpNet>,
+    port: i32,
+    credential: Option<ObjectId>,
+}
+
+impl<'power> PowerColumns<'power> {
+    fn of(power: &'power Power) -> Self {
+        match power {
+            Power::Redfish { address, port, credential } => Self {
+                word: "redfish",
+                person: None,
+                address: Some(IpNet::from(*address)),
+                port: i32::from(*port),
+                credential: Some(*credential),
+            },
+            Power::Manual { person } => {
+                Self { word: "manual", person: Some(person), address: None, port: 443, credential: None }
+            }
+        }
+    }
+}
+
+/// Replaces the boot MACs of a node.
+///
+/// # Errors
+/// When the database fails or a MAC or address is taken.
+pub async fn set_macs(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM node_macs WHERE node_id = $1", node as NodeId).execute(&mut *conn).await?;
+    for mac in macs {
+        sqlx::query!(
+            "INSERT INTO node_macs (mac, node_id, subnet_id, address) VALUES ($1, $2, $3, $4)",
+            MacAddress::new(mac.mac.0),
+            node as NodeId,
+            mac.lease.map(|(subnet, _)| subnet) as Option<ObjectId>,
+            mac.lease.map(|(_, address)| IpNet::from(IpAddr::V4(address))) as Option<IpNet>,
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// The addresses that are taken on a subnet, and by which MAC.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_taken(conn: &mut PgConnection, subnet: ObjectId) -> Result<Vec<(Mac, IpAddr)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#,
+        subnet as ObjectId
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (Mac(row.mac.bytes()), row.address.addr())).collect())
+}
+
+/// Writes down what was asked of a node; the engine takes it from here. The caller holds the row's lock.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_wish(
+    conn: &mut PgConnection,
+    node: NodeId,
+    wish: Wish,
+    reason: Option<&str>,
+    operation: OperationId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET wish = $2, wish_reason = $3, operation_id = $4, due_at = $5 WHERE id = $1",
+        node as NodeId,
+        wish.as_str(),
+        reason,
+        operation as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Gives a node to a claim or takes it back: another assignment epoch, another operation. The caller holds the row's lock.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_assignment(
+    conn: &mut PgConnection,
+    node: NodeId,
+    epoch: i64,
+    operation: OperationId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET epoch = $2, operation_id = $3, due_at = $4 WHERE id = $1",
+        node as NodeId,
+        epoch,
+        operation as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Unregisters a node with its facts, gate runs and ended claims. Its events stay.
+///
+/// # Errors
+/// When the database fails.
+pub async fn delete(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM claims WHERE node_id = $1 AND state = 'released'", node as NodeId)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!("DELETE FROM nodes WHERE id = $1", node as NodeId).execute(conn).await?;
+    Ok(())
+}
+
+/// Nodes by state, for metrics and the fleet's page.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_by_state(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
+    let rows = sqlx::query!(r#"SELECT state, count(*) AS "count!" FROM nodes GROUP BY state ORDER BY state"#)
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.state, row.count)).collect())
+}
+
+/// One admitted node, for Prometheus.
+#[derive(Clone, Debug)]
+pub struct TargetRow {
+    pub name: String,
+    pub address: IpNet,
+    pub site: String,
+    pub rack: Option<String>,
+    pub pool: Option<String>,
+    pub profile: Option<String>,
+}
+
+/// Nodes in service, with the first address of each.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_targets(conn: &mut PgConnection) -> Result<Vec<TargetRow>, Error> {
+    Ok(sqlx::query_as!(
+        TargetRow,
+        r#"SELECT n.name, m.address AS "address!", s.name AS site, r.name AS "rack?", p.name AS "pool?", h.name AS "profile?"
+           FROM nodes n
+           JOIN objects s ON s.id = n.site_id
+           JOIN LATERAL (SELECT address FROM node_macs WHERE node_id = n.id AND address IS NOT NULL ORDER BY mac LIMIT 1) m ON true
+           LEFT JOIN objects r ON r.id = n.rack_id
+           LEFT JOIN objects h ON h.id = n.profile_id
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects p ON p.id = c.pool_id
+           WHERE n.state = 'in_service' ORDER BY n.name"#,
+    )
+    .fetch_all(conn)
+    .await?)
+}

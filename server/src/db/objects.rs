@@ -1,0 +1,240 @@
+//! Declared objects: the client-owned documents of every kind that the engine only reads.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::ObjectId;
+use serde_json::Value;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// Labels and annotations as stored.
+pub type Labels = Json<BTreeMap<String, String>>;
+
+/// An object as stored.
+#[derive(Clone, Debug)]
+pub struct ObjectRow {
+    pub id: ObjectId,
+    pub kind: String,
+    pub name: String,
+    pub labels: Labels,
+    pub annotations: Labels,
+    /// As the client wrote it, without secrets.
+    pub spec: Value,
+    pub generation: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// The client-owned part of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Value,
+}
+
+/// A reference in a spec: where it stands, and what it names.
+#[derive(Clone, Debug)]
+pub struct RefRow {
+    pub pointer: String,
+    pub to: ObjectId,
+}
+
+/// One object by name or id.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = $1 AND (name = $2 OR id = $3)"#,
+        kind,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// One object by name or id, locked until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_for_update(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = $1 AND (name = $2 OR id = $3) FOR UPDATE"#,
+        kind,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// One object by id, whatever its kind.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_by_id(conn: &mut PgConnection, id: ObjectId) -> Result<Option<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE id = $1"#,
+        id as ObjectId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// One object by name, held so that nobody removes or changes it before the transaction ends: the other end of a reference.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_for_reference(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Option<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = $1 AND name = $2 FOR SHARE"#,
+        kind,
+        name,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// A page by name, after `after`, of objects that have all `labels`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(
+    conn: &mut PgConnection,
+    kind: &str,
+    labels: &BTreeMap<String, String>,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = $1 AND name > $2 AND labels @> $3 ORDER BY name LIMIT $4"#,
+        kind,
+        after,
+        Json(labels) as _,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Writes a new object. A taken name is a conflict.
+///
+/// # Errors
+/// When the database fails or a constraint refuses.
+pub async fn insert(
+    conn: &mut PgConnection,
+    kind: &str,
+    name: &str,
+    content: &Content,
+    now: Timestamp,
+) -> Result<ObjectRow, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"INSERT INTO objects (id, kind, name, labels, annotations, spec, created_at, updated_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+           RETURNING id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                     generation, created_at, updated_at"#,
+        ObjectId::new() as ObjectId,
+        kind,
+        name,
+        Json(&content.labels) as _,
+        Json(&content.annotations) as _,
+        content.spec,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// Replaces the client-owned part, which raises the generation. The caller holds the row's lock.
+///
+/// # Errors
+/// When the database fails or a constraint refuses.
+pub async fn set_content(
+    conn: &mut PgConnection,
+    id: ObjectId,
+    content: &Content,
+    now: Timestamp,
+) -> Result<ObjectRow, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"UPDATE objects SET labels = $2, annotations = $3, spec = $4, generation = generation + 1, updated_at = $5
+           WHERE id = $1
+           RETURNING id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                     generation, created_at, updated_at"#,
+        id as ObjectId,
+        Json(&content.labels) as _,
+        Json(&content.annotations) as _,
+        content.spec,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// Removes an object; refused while anything refers to it.
+///
+/// # Errors
+/// When the database fails or the object is in use.
+pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM objects WHERE id = $1", id as ObjectId).execute(conn).await?;
+    Ok(())
+}
+
+/// Replaces the references of an object.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_refs(conn: &mut PgConnection, from: ObjectId, refs: &[RefRow]) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM object_refs WHERE from_id = $1", from as ObjectId).execute(&mut *conn).await?;
+    let pointers: Vec<String> = refs.iter().map(|one| one.pointer.clone()).collect();
+    let targets: Vec<Uuid> = refs.iter().map(|one| one.to.0).collect();
+    sqlx::query!(
+        "INSERT INTO object_refs (from_id, pointer, to_id) SELECT $1, * FROM unnest($2::text[], $3::uuid[])",
+        from as ObjectId,
+        &pointers,
+        &targets,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What an object's reference names: `target(pool, "/spec/image")`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_target(conn: &mut PgConnection, from: ObjectId, pointer: &str) -> Result<Option<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT o.id AS "id: ObjectId", o.kind, o.name, o.labels AS "labels: Labels", o.annotations AS "annotations: Labels",
+                  o.spec, o.generation, o.created_at, o.updated_at
+           FROM object_refs r JOIN objects o ON o.id = r.to_id WHERE r.from_id = $1 AND r.pointer = $2"#,
+        from as ObjectId,
+        pointer,
+    )
+    .fetch_optional(conn)
+    .await?)
+}

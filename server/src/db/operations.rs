@@ -1,0 +1,235 @@
+//! Operations: what was asked for, and how it stands. The steps are jobs; only the engine moves one on.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{ClaimId, JobId, NodeId, OperationId};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// Something long that is asked for.
+#[derive(Clone, Debug)]
+pub struct NewOperation {
+    pub id: OperationId,
+    /// `accept`, `claim`, `release`…
+    pub kind: &'static str,
+    pub node: Option<NodeId>,
+    pub claim: Option<ClaimId>,
+    pub actor: String,
+    pub request_id: Option<String>,
+    pub message: String,
+    pub now: Timestamp,
+}
+
+/// An operation as stored, with the name of its node and the deadline of the node's state.
+#[derive(Clone, Debug)]
+pub struct OperationRow {
+    pub id: OperationId,
+    pub kind: String,
+    pub node: Option<NodeId>,
+    pub node_name: Option<String>,
+    /// While the node works on this operation.
+    pub deadline_at: Option<jiff_sqlx::Timestamp>,
+    pub waiting_for: Option<String>,
+    pub claim: Option<ClaimId>,
+    pub state: String,
+    pub actor: String,
+    pub request_id: Option<String>,
+    pub message: String,
+    pub error: Option<Value>,
+    pub created_at: Timestamp,
+    pub started_at: Option<jiff_sqlx::Timestamp>,
+    pub finished_at: Option<jiff_sqlx::Timestamp>,
+}
+
+/// A step of an operation: a job as readers see it.
+#[derive(Clone, Debug)]
+pub struct StepRow {
+    pub operation: Option<OperationId>,
+    pub job: JobId,
+    pub step: String,
+    pub kind: String,
+    pub state: String,
+    pub attempt: i32,
+    pub round: i32,
+    pub progress: Option<Value>,
+    pub waiting_for: Option<String>,
+    pub failure: Option<Value>,
+    pub created_at: Timestamp,
+    pub started_at: Option<jiff_sqlx::Timestamp>,
+    pub finished_at: Option<jiff_sqlx::Timestamp>,
+}
+
+/// One line of an operation's log.
+#[derive(Clone, Debug)]
+pub struct LogRow {
+    pub id: i64,
+    pub job: JobId,
+    pub step: String,
+    pub attempt: i32,
+    pub at: Timestamp,
+    pub text: String,
+}
+
+/// Writes an operation down as queued.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, request_id, message, created_at)
+         VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8)",
+        operation.id as OperationId,
+        operation.kind,
+        operation.node as Option<NodeId>,
+        operation.claim as Option<ClaimId>,
+        operation.actor,
+        operation.request_id,
+        operation.message,
+        operation.now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One operation.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<OperationRow>, Error> {
+    Ok(sqlx::query_as!(
+        OperationRow,
+        r#"SELECT o.id AS "id: OperationId", o.kind, o.node_id AS "node: NodeId", n.name AS "node_name?",
+                  n.deadline_at AS "deadline_at?", n.waiting_for AS "waiting_for?", o.claim_id AS "claim: ClaimId",
+                  o.state, o.actor, o.request_id, o.message, o.error, o.created_at, o.started_at, o.finished_at
+           FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
+           WHERE o.id = $1"#,
+        id as OperationId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Which operations to list.
+#[derive(Clone, Debug, Default)]
+pub struct OperationFilter {
+    pub node: Option<NodeId>,
+    pub state: Option<String>,
+    /// Only those before this one: ids grow with time.
+    pub before: Option<OperationId>,
+}
+
+/// Operations, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(
+    conn: &mut PgConnection,
+    filter: &OperationFilter,
+    limit: i64,
+) -> Result<Vec<OperationRow>, Error> {
+    Ok(sqlx::query_as!(
+        OperationRow,
+        r#"SELECT o.id AS "id: OperationId", o.kind, o.node_id AS "node: NodeId", n.name AS "node_name?",
+                  n.deadline_at AS "deadline_at?", n.waiting_for AS "waiting_for?", o.claim_id AS "claim: ClaimId",
+                  o.state, o.actor, o.request_id, o.message, o.error, o.created_at, o.started_at, o.finished_at
+           FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
+           WHERE ($1::uuid IS NULL OR o.node_id = $1) AND ($2::text IS NULL OR o.state = $2)
+             AND ($3::uuid IS NULL OR o.id < $3)
+           ORDER BY o.id DESC LIMIT $4"#,
+        filter.node as Option<NodeId>,
+        filter.state,
+        filter.before as Option<OperationId>,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The steps of operations, oldest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_steps(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<StepRow>, Error> {
+    let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as!(
+        StepRow,
+        r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
+                  waiting_for, failure, created_at, started_at, finished_at
+           FROM jobs WHERE operation_id = ANY($1) ORDER BY id"#,
+        &ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The newest steps of a node, whatever they belonged to, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_node_steps(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<StepRow>, Error> {
+    Ok(sqlx::query_as!(
+        StepRow,
+        r#"SELECT operation_id AS "operation: OperationId", id AS "job: JobId", step, kind, state, attempt, round, progress,
+                  waiting_for, failure, created_at, started_at, finished_at
+           FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT $2"#,
+        node as NodeId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Log lines after `after`, oldest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_log(
+    conn: &mut PgConnection,
+    operation: OperationId,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<LogRow>, Error> {
+    Ok(sqlx::query_as!(
+        LogRow,
+        r#"SELECT l.id, l.job_id AS "job: JobId", j.step, l.attempt, l.at, l.text
+           FROM job_logs l JOIN jobs j ON j.id = l.job_id
+           WHERE j.operation_id = $1 AND l.id > $2 ORDER BY l.id LIMIT $3"#,
+        operation as OperationId,
+        after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Asks the agents to stop what they do for an operation; the next lease renewal tells them. Answers how many jobs were asked.
+///
+/// # Errors
+/// When the database fails.
+pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId) -> Result<u64, Error> {
+    let asked = sqlx::query!(
+        "UPDATE jobs SET cancel = true WHERE operation_id = $1 AND state IN ('queued', 'leased')",
+        operation as OperationId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(asked.rows_affected())
+}
+
+/// Jobs that wait or run, by state.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_open_jobs(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT state, count(*) AS "count!" FROM jobs WHERE state = 'queued' GROUP BY state
+           UNION ALL SELECT state, count(*) FROM jobs WHERE state = 'leased' GROUP BY state"#
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.state.unwrap_or_default(), row.count)).collect())
+}

@@ -1,0 +1,110 @@
+//! Tokens of machines. Only hashes are stored.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::TokenId;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// A token as stored.
+#[derive(Clone, Debug)]
+pub struct TokenRow {
+    pub id: TokenId,
+    pub name: String,
+    pub token_hash: Vec<u8>,
+    pub role: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub last_used: Option<jiff_sqlx::Timestamp>,
+    pub revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+/// A token to write.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub id: TokenId,
+    pub name: String,
+    pub hash: [u8; 32],
+    pub role: &'static str,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Writes a token. A taken name is a conflict.
+///
+/// # Errors
+/// When the database fails or the name is taken.
+pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO tokens (id, name, token_hash, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        token.id as TokenId,
+        token.name,
+        &token.hash,
+        token.role,
+        token.created_at.to_sqlx() as _,
+        token.expires_at.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One token, whatever became of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
+    Ok(sqlx::query_as!(
+        TokenRow,
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at
+           FROM tokens WHERE id = $1"#,
+        id as TokenId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Every token, by name; the table is small by nature, and bounded here.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<TokenRow>, Error> {
+    Ok(sqlx::query_as!(
+        TokenRow,
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at
+           FROM tokens ORDER BY name LIMIT 1000"#,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Notes the use of a token, at most once a minute: reads must not become writes.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_last_used(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE tokens SET last_used = $2 WHERE id = $1 AND (last_used IS NULL OR last_used < $2::timestamptz - interval '1 minute')",
+        id as TokenId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends a token now. `false`: there is none, or it ended before.
+///
+/// # Errors
+/// When the database fails.
+pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
+        id as TokenId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}

@@ -1,0 +1,127 @@
+//! People, and the sessions of their browsers. Only hashes are stored.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::UserId;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// A person as stored.
+#[derive(Clone, Debug)]
+pub struct UserRow {
+    pub id: UserId,
+    pub name: String,
+    pub password_hash: String,
+    pub role: String,
+}
+
+/// Writes a person. A taken name is a conflict.
+///
+/// # Errors
+/// When the database fails or the name is taken.
+pub async fn insert(
+    conn: &mut PgConnection,
+    name: &str,
+    password_hash: &str,
+    role: &str,
+    now: Timestamp,
+) -> Result<UserId, Error> {
+    let id = UserId::new();
+    sqlx::query!(
+        "INSERT INTO users (id, name, password_hash, role, created_at) VALUES ($1, $2, $3, $4, $5)",
+        id as UserId,
+        name,
+        password_hash,
+        role,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(id)
+}
+
+/// A person by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
+    Ok(sqlx::query_as!(
+        UserRow,
+        r#"SELECT id AS "id: UserId", name, password_hash, role FROM users WHERE name = $1"#,
+        name
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Gives a person another password, which ends all of their sessions.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_password(conn: &mut PgConnection, id: UserId, password_hash: &str) -> Result<(), Error> {
+    sqlx::query!("UPDATE users SET password_hash = $2 WHERE id = $1", id as UserId, password_hash)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId).execute(conn).await?;
+    Ok(())
+}
+
+/// Opens a session, and clears the person's sessions that ended.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_session(
+    conn: &mut PgConnection,
+    hash: &[u8; 32],
+    user: UserId,
+    now: Timestamp,
+    expires_at: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2",
+        user as UserId,
+        now.to_sqlx() as _
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO sessions (token_hash, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
+        hash,
+        user as UserId,
+        now.to_sqlx() as _,
+        expires_at.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Whose session it is, while it lasts.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_by_session(
+    conn: &mut PgConnection,
+    hash: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<UserRow>, Error> {
+    Ok(sqlx::query_as!(
+        UserRow,
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role
+           FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
+        hash,
+        now.to_sqlx() as _,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Ends a session.
+///
+/// # Errors
+/// When the database fails.
+pub async fn delete_session(conn: &mut PgConnection, hash: &[u8; 32]) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM sessions WHERE token_hash = $1", hash).execute(conn).await?;
+    Ok(())
+}

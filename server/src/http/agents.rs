@@ -1,0 +1,86 @@
+//! Agents: enrolment and what is heard of them.
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_api::agents::{Agent, EnrolAgent, EnrolledAgent};
+use muster_api::object::Page;
+use muster_api::problem::Problem;
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::extract::{Json, Path};
+use crate::app::App;
+use crate::auth::{Admin, Viewer, tokens};
+use crate::db;
+use crate::db::agents::AgentRow;
+use crate::db::events::NewEvent;
+use crate::db::objects::ObjectRow;
+use crate::error::Error;
+
+/// The routes of agents.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent))
+}
+
+/// The agents of a site.
+#[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")), responses(
+    (status = 200, description = "All of them", body = Page<Agent>),
+))]
+async fn list_agents(State(app): State<App>, _: Viewer, Path(site): Path<String>) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let site = find_site(&mut conn, &site).await?;
+    let rows = db::agents::list(&mut conn).await?;
+    let items: Vec<Agent> = rows.into_iter().filter(|row| row.site == site.id).map(agent).collect();
+    Answer::ok(&Page { items, next_page_token: None })
+}
+
+/// Enrols an agent for a site. Its token is in this answer and nowhere else, so an Idempotency-Key has no meaning here: the name keeps a
+/// second request from making a second agent.
+#[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")),
+    request_body = EnrolAgent, responses(
+    (status = 201, description = "Enrolled", body = EnrolledAgent),
+    (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
+))]
+async fn enrol_agent(
+    State(app): State<App>,
+    Admin(actor): Admin,
+    Path(site): Path<String>,
+    Json(request): Json<EnrolAgent>,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let site = find_site(&mut tx, &site).await?;
+    let minted = tokens::mint_agent();
+    let id = db::agents::insert(&mut tx, site.id, request.name.as_str(), &minted.hash).await?;
+    let event = NewEvent {
+        at: app.clock.now(),
+        actor: actor.name,
+        kind: "agent.enrolled",
+        node: None,
+        object: Some(site.id),
+        operation: None,
+        request_id: actor.request_id,
+        summary: format!("agent {} enrolled for {}", request.name, site.name),
+        detail: json!({ "agent": id, "name": request.name }),
+    };
+    db::events::insert(&mut tx, event).await?;
+    tx.commit().await?;
+    let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
+    Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+}
+
+async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {
+    db::objects::find(conn, "site", key).await?.ok_or_else(|| Error::NotFound(format!("site {key:?}")))
+}
+
+fn agent(row: AgentRow) -> Agent {
+    Agent {
+        id: row.id.0,
+        name: row.name,
+        site: row.site_name,
+        version: row.version,
+        last_seen: row.last_seen.map(|at| at.to_jiff()),
+    }
+}

@@ -1,0 +1,187 @@
+//! Binding a node to a pool: the node, its new assignment epoch, the claim, the operation and the event in one transaction.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_api::claims::{ClaimSpec, ClaimStatus, CreateClaim};
+use muster_api::object::Object;
+use muster_api::problem::Problem;
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::{Actor, Operator};
+use crate::db;
+use crate::db::claims::NewClaim;
+use crate::db::events::NewEvent;
+use crate::db::nodes::LockedNode;
+use crate::db::objects::ObjectRow;
+use crate::db::operations::NewOperation;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::Document;
+use crate::http::idempotency::{Begun, IdempotencyKey};
+use crate::http::wake;
+
+/// A node that looked free may have been taken between look and lock; more rounds than this mean a storm, and the caller tries again.
+const ROUNDS: usize = 20;
+
+/// Binds a node to a pool: the one that is named, or any available one that fits.
+#[utoipa::path(post, path = "/v1/claims", tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
+    request_body = CreateClaim, responses(
+    (status = 201, description = "Bound; the work is the operation in its status", body = Object<ClaimSpec, ClaimStatus>),
+    (status = 409, description = "No such node is available", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn create_claim(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    idempotency: IdempotencyKey,
+    Document { typed: request, mut raw }: Document<CreateClaim>,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let once = match idempotency.begin(&mut tx, &actor, &request).await? {
+        Begun::Replay(answer) => return Ok(*answer),
+        Begun::First(once) => once,
+    };
+    let pool = db::objects::find_for_reference(&mut tx, "pool", &request.spec.pool).await?;
+    let missing = || format!("There is no pool called {:?}.", request.spec.pool);
+    let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
+    let profile = profile(&mut tx, &pool).await?;
+    let node = match (&request.spec.node, &request.spec.selector) {
+        (Some(name), None) => named(&mut tx, name, profile).await?,
+        (None, Some(labels)) => any(&mut tx, labels, profile).await?,
+        _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
+    };
+    let id = ClaimId::new();
+    let name = request.name.map_or_else(|| generated(&pool.name, id), |name| name.to_string());
+    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    bind(&mut tx, &app, &actor, &node, (id, &name, spec), &pool).await?;
+    let row = db::claims::find(&mut tx, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
+    let object = super::object(row)?;
+    let answer = Answer::ok(&object)?.status(StatusCode::CREATED).location(object.link.clone());
+    once.store(&mut tx, &answer, app.clock.now()).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer.etag(object.generation))
+}
+
+/// A name that people can read and nobody has: the pool's, and the random end of the id.
+fn generated(pool: &str, id: ClaimId) -> String {
+    let id = id.0.simple().to_string();
+    let pool: String = pool.chars().take(50).collect();
+    format!("{}-{}", pool.trim_end_matches('-'), &id[id.len() - 12..])
+}
+
+/// The hardware profile that nodes of the pool have, if it asks for one.
+async fn profile(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Option<ObjectId>, Error> {
+    Ok(db::objects::find_target(conn, pool.id, "/spec/profile").await?.map(|row| row.id))
+}
+
+/// The node that is named, if it can be had now.
+async fn named(conn: &mut PgConnection, name: &str, profile: Option<ObjectId>) -> Result<LockedNode, Error> {
+    let node = db::nodes::find_for_update(conn, name).await?;
+    let missing = || Error::unprocessable("/spec/node", "not_found", format!("There is no node called {name:?}."));
+    let node = node.ok_or_else(missing)?;
+    // Read again under the lock: whoever held it may just have claimed the node.
+    let node = db::nodes::find_for_update(conn, &node.id.to_string()).await?.ok_or_else(missing)?;
+    let refuse = |code, why: String| Err(Error::conflict(code, format!("{} {why}", node.name)));
+    if node.protected {
+        return refuse("protected", "is protected; clear that first.".into());
+    }
+    if node.claimed {
+        return refuse("node_claimed", "is claimed already.".into());
+    }
+    if node.state != "available" || node.wish.is_some() {
+        return refuse("node_not_available", format!("is {}; only available nodes are claimed.", node.state));
+    }
+    match (node.profile_id, profile) {
+        (None, _) => refuse("no_profile", "has no hardware profile, so its root disk cannot be told.".into()),
+        (Some(has), Some(wants)) if has != wants => refuse("other_profile", "is of another hardware profile.".into()),
+        _ => Ok(node),
+    }
+}
+
+/// Any node that fits.
+async fn any(
+    conn: &mut PgConnection,
+    labels: &BTreeMap<String, String>,
+    profile: Option<ObjectId>,
+) -> Result<LockedNode, Error> {
+    for _ in 0..ROUNDS {
+        let Some(id) = db::claims::find_available(conn, labels, profile).await? else { break };
+        let node = db::nodes::find_for_update(conn, &id.to_string()).await?;
+        if let Some(node) = node.filter(|node| !node.claimed && node.state == "available") {
+            return Ok(node);
+        }
+    }
+    Err(Error::conflict("no_node_available", "No available node fits; see `muster node list --filter state=available`."))
+}
+
+async fn bind(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: &LockedNode,
+    (id, name, spec): (ClaimId, &str, Value),
+    pool: &ObjectRow,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let epoch = node.epoch + 1;
+    let operation = OperationId::new();
+    let claim = NewClaim {
+        id,
+        name: name.to_owned(),
+        spec,
+        node: node.id,
+        pool: pool.id,
+        epoch,
+        actor: actor.name.clone(),
+        now,
+    };
+    db::claims::insert(conn, &claim).await?;
+    let new = NewOperation {
+        id: operation,
+        kind: "claim",
+        node: Some(node.id),
+        claim: Some(id),
+        actor: actor.name.clone(),
+        request_id: actor.request_id.clone(),
+        message: format!("claimed for {}", pool.name),
+        now,
+    };
+    db::operations::insert(conn, &new).await?;
+    db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
+    record(conn, app, actor, node.id, operation, ("claim.created", format!("{} claimed for {} by {name}", node.name, pool.name)), name)
+        .await
+}
+
+/// Writes what happened to a claim into its node's history.
+pub(super) async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: NodeId,
+    operation: OperationId,
+    (kind, summary): (&'static str, String),
+    claim: &str,
+) -> Result<(), Error> {
+    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, node, summary);
+    let event = event.under(Some(operation)).with(json!({ "claim": claim }));
+    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_name_is_a_name() {
+        for pool in ["p", "a-pool", &"p".repeat(63), &format!("{}-x", "p".repeat(49))] {
+            let name = generated(pool, ClaimId::new());
+            assert!(name.parse::<muster_core::values::Name>().is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The OpenAPI description of a declared kind, built for the generic handlers: the derive works for handlers that are not generic.
+
+use muster_api::kind::Kind;
+use muster_api::object::{Draft, Object, Page};
+use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, Paths};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{Object as Plain, Schema, SchemaType, Type};
+use utoipa::openapi::{Content, RefOr, Required, ResponseBuilder};
+use utoipa::{IntoParams as _, PartialSchema, ToSchema};
+
+use super::Declared;
+use crate::http::paging::ListQuery;
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// The schemas of a kind, and its paths: the collection and one object.
+pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
+    let mut schemas = Schemas::new();
+    <Object<K, K::Status> as ToSchema>::schemas(&mut schemas);
+    <Draft<K> as ToSchema>::schemas(&mut schemas);
+    let named = |suffix: &str| format!("{}{suffix}", K::SCHEMA);
+    schemas.push((named(""), <Object<K, K::Status> as PartialSchema>::schema()));
+    schemas.push((named("Draft"), <Draft<K> as PartialSchema>::schema()));
+    schemas.push((named("Page"), <Page<Object<K, K::Status>> as PartialSchema>::schema()));
+
+    let mut collection = Paths::new();
+    let path = format!("/v1/{}", K::COLLECTION);
+    collection.add_path_operation(&path, vec![HttpMethod::Get], list::<K>());
+    let mut one = Paths::new();
+    let path = format!("/v1/{}/{{name}}", K::COLLECTION);
+    one.add_path_operation(&path, vec![HttpMethod::Get], get::<K>());
+    one.add_path_operation(&path, vec![HttpMethod::Put], put::<K>());
+    one.add_path_operation(&path, vec![HttpMethod::Patch], patch::<K>());
+    one.add_path_operation(&path, vec![HttpMethod::Delete], delete::<K>());
+    (schemas, [collection, one])
+}
+
+fn list<K: Kind>() -> Operation {
+    let mut operation = operation::<K>("list", K::COLLECTION, "A page, by name");
+    for parameter in ListQuery::into_params(|| Some(ParameterIn::Query)) {
+        operation = operation.parameter(parameter);
+    }
+    operation.response("200", json("The page", &format!("{}Page", K::SCHEMA))).build()
+}
+
+fn get<K: Kind>() -> Operation {
+    operation::<K>("get", K::KIND, "One, by name or id")
+        .parameter(name())
+        .response("200", json("The object; its generation is the ETag", K::SCHEMA))
+        .response("404", problem("There is none"))
+        .build()
+}
+
+fn put<K: Kind>() -> Operation {
+    operation::<K>("put", K::KIND, "Creates or replaces; idempotent by name")
+        .parameter(name())
+        .parameter(header("If-Match", "The ETag that is replaced"))
+        .parameter(header("If-None-Match", "`*`: create only"))
+        .request_body(Some(body("application/json", &format!("{}Draft", K::SCHEMA))))
+        .response("200", json("Replaced, or as it was", K::SCHEMA))
+        .response("201", json("Created", K::SCHEMA))
+        .response("412", problem("The precondition does not hold"))
+        .response("422", problem("It cannot be meant: pointers say where"))
+        .build()
+}
+
+fn patch<K: Kind>() -> Operation {
+    operation::<K>("patch", K::KIND, "Applies a JSON merge patch (RFC 7396) to labels, annotations and spec")
+        .parameter(name())
+        .parameter(header("If-Match", "The ETag that is changed"))
+        .request_body(Some(
+            RequestBodyBuilder::new()
+                .content("application/merge-patch+json", Content::new(Some(any())))
+                .required(Some(Required::True))
+                .build(),
+        ))
+        .response("200", json("Changed, or as it was", K::SCHEMA))
+        .response("412", problem("The precondition does not hold"))
+        .response("422", problem("It cannot be meant: pointers say where"))
+        .build()
+}
+
+fn delete<K: Kind>() -> Operation {
+    operation::<K>("delete", K::KIND, "Removes it, unless something refers to it")
+        .parameter(name())
+        .parameter(header("If-Match", "Required: the ETag that is removed"))
+        .response("204", ResponseBuilder::new().description("Removed").build())
+        .response("409", problem("Something refers to it"))
+        .response("412", problem("The precondition does not hold"))
+        .response("428", problem("If-Match is missing"))
+        .build()
+}
+
+fn operation<K: Kind>(verb: &str, noun: &str, summary: &str) -> OperationBuilder {
+    OperationBuilder::new()
+        .operation_id(Some(format!("{verb}_{noun}")))
+        .tag(K::COLLECTION)
+        .summary(Some(summary))
+        .response("400", problem("Not well formed: pointers say where"))
+        .response("401", problem("Not signed in"))
+        .response("403", problem("The role is too low"))
+}
+
+fn name() -> Parameter {
+    ParameterBuilder::new()
+        .name("name")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("Name or id"))
+        .schema(Some(text()))
+        .build()
+}
+
+fn header(name: &str, description: &str) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(text()))
+        .build()
+}
+
+fn text() -> Schema {
+    Schema::Object(Plain::with_type(SchemaType::Type(Type::String)))
+}
+
+fn any() -> Schema {
+    Schema::Object(Plain::with_type(SchemaType::Type(Type::Object)))
+}
+
+fn body(media: &str, schema: &str) -> utoipa::openapi::request_body::RequestBody {
+    RequestBodyBuilder::new().content(media, referring(schema)).required(Some(Required::True)).build()
+}
+
+fn json(description: &str, schema: &str) -> utoipa::openapi::Response {
+    ResponseBuilder::new().description(description).content("application/json", referring(schema)).build()
+}
+
+fn problem(description: &str) -> utoipa::openapi::Response {
+    ResponseBuilder::new().description(description).content("application/problem+json", referring("Problem")).build()
+}
+
+fn referring(schema: &str) -> Content {
+    Content::new(Some(utoipa::openapi::Ref::from_schema_name(schema)))
+}

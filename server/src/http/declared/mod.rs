@@ -1,0 +1,161 @@
+//! Declared kinds: documents that people write and the engine reads. One contract holds for all of them, so one set of handlers serves them;
+//! what differs (references, rules, secrets, status) is said by the kind in `http/kinds/`.
+
+mod describe;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+
+use axum::extract::DefaultBodyLimit;
+use axum::extract::FromRequestParts;
+use axum::routing::get;
+use http::request::Parts;
+use muster_api::kind::Kind;
+use muster_api::tokens::Role;
+use muster_core::values::Secret;
+use serde::de::DeserializeOwned;
+use sqlx::PgConnection;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+use crate::auth::{self, Actor};
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
+
+/// Bodies of most kinds, in bytes.
+pub const SMALL_BODY: usize = 1 << 20;
+/// Bodies of kinds that list packages.
+pub const LARGE_BODY: usize = 8 << 20;
+
+/// What a kind adds to the contract that all declared kinds share.
+pub trait Declared: Kind {
+    /// Who may write it.
+    const WRITER: Role = Role::Operator;
+    /// The largest body, in bytes.
+    const BODY_LIMIT: usize = SMALL_BODY;
+
+    /// Every reference in the spec: where it stands, and what it must name.
+    fn references(&self) -> Vec<Reference<'_>> {
+        Vec::new()
+    }
+
+    /// What is wrong with the spec in itself.
+    fn faults(&self) -> Vec<Fault> {
+        Vec::new()
+    }
+
+    /// What is wrong with the spec beside what it refers to.
+    ///
+    /// # Errors
+    /// When a target cannot be read any more.
+    fn faults_beside(&self, _targets: &Targets) -> Result<Vec<Fault>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Whether the spec may become this one.
+    ///
+    /// # Errors
+    /// A conflict that says why not.
+    fn allow_change(&self, _new: &Self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The part of the spec that is stored sealed and never answered: the member `secret`.
+    fn secret(&self) -> Option<&Secret> {
+        None
+    }
+
+    /// What the server observed or chose.
+    fn status(
+        _app: &App,
+        _conn: &mut PgConnection,
+        _row: &ObjectRow,
+    ) -> impl Future<Output = Result<Self::Status, Error>> + Send {
+        ready(Ok(Self::Status::default()))
+    }
+}
+
+/// A reference by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference<'spec> {
+    /// RFC 6901, from the document's root.
+    pub pointer: String,
+    pub kind: &'static str,
+    pub name: &'spec str,
+}
+
+impl<'spec> Reference<'spec> {
+    /// A reference at `pointer` to the object of `kind` called `name`.
+    pub fn new(pointer: impl Into<String>, kind: &'static str, name: &'spec str) -> Self {
+        Self { pointer: pointer.into(), kind, name }
+    }
+}
+
+/// What the references of a spec name, by pointer.
+#[derive(Clone, Debug, Default)]
+pub struct Targets(pub BTreeMap<String, ObjectRow>);
+
+impl Targets {
+    /// The spec of a target.
+    ///
+    /// # Errors
+    /// When it cannot be read any more, which is a bug.
+    pub fn spec<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>, Error> {
+        let spec = self.0.get(pointer).map(|row| T::deserialize(&row.spec));
+        spec.transpose().map_err(Error::internal)
+    }
+}
+
+/// A single fault of meaning.
+pub fn fault(pointer: impl Into<String>, code: &'static str, detail: impl Into<String>) -> Fault {
+    Fault { pointer: pointer.into(), code, detail: detail.into() }
+}
+
+/// Somebody who may write objects of the kind.
+pub struct Writer<K>(pub Actor, std::marker::PhantomData<K>);
+
+impl<K: Declared> FromRequestParts<App> for Writer<K> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        auth::actor(&parts.headers, app, K::WRITER).await.map(|actor| Self(actor, std::marker::PhantomData))
+    }
+}
+
+/// The routes of a kind, with their description.
+pub fn routes<K: Declared>() -> OpenApiRouter<App> {
+    let (schemas, [list_paths, one_paths]) = describe::kind::<K>();
+    let one = get(read::get_one::<K>)
+        .put(write::put::<K>)
+        .patch(write::patch::<K>)
+        .delete(write::delete::<K>)
+        .layer(DefaultBodyLimit::max(K::BODY_LIMIT));
+    OpenApiRouter::default()
+        .routes((schemas, list_paths, get(read::list::<K>)))
+        .routes((Vec::new(), one_paths, one))
+}
+
+/// What is wrong with labels and annotations: they end in filters, metrics and pages.
+pub fn label_faults(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let key = |text: &str| {
+        (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b))
+    };
+    for (map, member, longest) in [(labels, "labels", 63), (annotations, "annotations", 16 << 10)] {
+        if map.len() > 64 {
+            faults.push(fault(format!("/{member}"), "too_many", "At most 64."));
+        }
+        for (name, value) in map {
+            let pointer = format!("/{member}/{}", super::document::escape(name));
+            if !key(name) {
+                faults.push(fault(pointer, "invalid_label", "A name is 1 to 63 of A-Z a-z 0-9 . _ - /."));
+            } else if value.len() > longest || value.chars().any(char::is_control) {
+                let detail = format!("A value is at most {longest} bytes, without control characters.");
+                faults.push(fault(pointer, "invalid_label", detail));
+            }
+        }
+    }
+    faults
+}

@@ -1,0 +1,193 @@
+//! Writing declared objects. Everything is checked before the first row changes, and everything changes in one transaction.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use muster_api::object::Draft;
+use muster_core::values::{Name, Secret};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::read::{answer, missing};
+use super::{Declared, Targets, Writer, fault};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::objects::{Content, ObjectRow, RefRow};
+use crate::engine::orders::secret_place;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::{Body, Document, Path};
+use crate::http::preconditions::Preconditions;
+use crate::http::{document, wake};
+
+pub(super) async fn put<K: Declared>(
+    State(app): State<App>,
+    Writer(actor, _): Writer<K>,
+    Path(name): Path<String>,
+    preconditions: Preconditions,
+    Document { typed: draft, raw }: Document<Draft<K>>,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let current = db::objects::find_for_update(&mut tx, K::KIND, &name).await?;
+    preconditions.allow_write(current.as_ref().map(|row| row.generation))?;
+    let answer = write(&app, &mut tx, &actor, (&name, current), draft, raw).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+pub(super) async fn patch<K: Declared>(
+    State(app): State<App>,
+    Writer(actor, _): Writer<K>,
+    Path(name): Path<String>,
+    preconditions: Preconditions,
+    Body(patch): Body,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let current = db::objects::find_for_update(&mut tx, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+    preconditions.allow_write(Some(current.generation))?;
+    let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
+    document::merge(&mut raw, &patch);
+    let draft = document::typed(&raw)?;
+    let answer = write::<K>(&app, &mut tx, &actor, (&name, Some(current)), draft, raw).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+pub(super) async fn delete<K: Declared>(
+    State(app): State<App>,
+    Writer(actor, _): Writer<K>,
+    Path(name): Path<String>,
+    preconditions: Preconditions,
+) -> Result<Response, Error> {
+    let mut tx = app.pool.begin().await?;
+    let row = db::objects::find_for_update(&mut tx, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+    preconditions.allow_removal(row.generation)?;
+    db::objects::delete(&mut tx, row.id).await?;
+    record(&mut tx, &app, &actor, ("object.removed", "removed"), &row).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Creates or replaces inside the caller's transaction.
+async fn write<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    (name, current): (&str, Option<ObjectRow>),
+    draft: Draft<K>,
+    raw: Value,
+) -> Result<Answer, Error> {
+    check_labels(&draft)?;
+    refuse_faults(draft.spec.faults())?;
+    let targets = resolve(conn, &draft.spec).await?;
+    refuse_faults(draft.spec.faults_beside(&targets)?)?;
+    let content = content(&draft, raw);
+    let secret = draft.spec.secret();
+    let (row, verb, status) = match current {
+        None => {
+            let name: Name = name
+                .parse()
+                .map_err(|error: muster_core::values::InvalidValue| Error::invalid("name", "invalid_name", error.why))?;
+            let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now()).await?;
+            (row, ("object.created", "created"), StatusCode::CREATED)
+        }
+        Some(row) => {
+            if same(&row, &content) && same_secret(app, conn, &row, secret).await? {
+                return answer::<K>(app, conn, row).await;
+            }
+            document::typed::<K>(&row.spec)?.allow_change(&draft.spec)?;
+            let row = db::objects::set_content(conn, row.id, &content, app.clock.now()).await?;
+            (row, ("object.changed", "changed"), StatusCode::OK)
+        }
+    };
+    let refs: Vec<RefRow> =
+        targets.0.iter().map(|(pointer, to)| RefRow { pointer: pointer.clone(), to: to.id }).collect();
+    db::objects::set_refs(conn, row.id, &refs).await?;
+    if let Some(secret) = secret {
+        let sealed = app.keys.master.seal(&secret_place(row.id), secret.reveal().as_bytes());
+        db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
+    }
+    record(conn, app, actor, verb, &row).await?;
+    let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
+    Ok(answer::<K>(app, conn, row).await?.status(status).location(location))
+}
+
+/// What is stored: the client's own words, less the secret.
+fn content<K: Declared>(draft: &Draft<K>, mut raw: Value) -> Content {
+    let mut spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    if let (Some(_), Some(members)) = (draft.spec.secret(), spec.as_object_mut()) {
+        members.remove("secret");
+    }
+    Content { labels: draft.labels.clone(), annotations: draft.annotations.clone(), spec }
+}
+
+fn same(row: &ObjectRow, content: &Content) -> bool {
+    row.labels.0 == content.labels && row.annotations.0 == content.annotations && row.spec == content.spec
+}
+
+/// Whether a write brings no other secret than the one that is stored.
+async fn same_secret(
+    app: &App,
+    conn: &mut PgConnection,
+    row: &ObjectRow,
+    secret: Option<&Secret>,
+) -> Result<bool, Error> {
+    let Some(secret) = secret else { return Ok(true) };
+    let Some(sealed) = db::keys::find_secret(conn, row.id).await? else { return Ok(false) };
+    let stored = app.keys.master.open(&secret_place(row.id), &sealed).map_err(Error::internal)?;
+    Ok(aws_lc_rs::constant_time::verify_slices_are_equal(&stored, secret.reveal().as_bytes()).is_ok())
+}
+
+/// Finds what every reference names; each that names nothing is a fault of its own.
+async fn resolve<K: Declared>(conn: &mut PgConnection, spec: &K) -> Result<Targets, Error> {
+    let mut targets = Targets::default();
+    let mut faults = Vec::new();
+    for reference in spec.references() {
+        match db::objects::find_for_reference(conn, reference.kind, reference.name).await? {
+            Some(row) => drop(targets.0.insert(reference.pointer, row)),
+            None => {
+                let detail = format!("There is no {} called {:?}.", reference.kind, reference.name);
+                faults.push(fault(reference.pointer, "not_found", detail));
+            }
+        }
+    }
+    refuse_faults(faults)?;
+    Ok(targets)
+}
+
+fn refuse_faults(faults: Vec<crate::error::Fault>) -> Result<(), Error> {
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Unprocessable(faults)),
+    }
+}
+
+fn check_labels<S>(draft: &Draft<S>) -> Result<(), Error> {
+    refuse_faults(super::label_faults(&draft.labels, &draft.annotations))
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    (kind, verb): (&'static str, &str),
+    row: &ObjectRow,
+) -> Result<(), Error> {
+    let event = NewEvent {
+        at: app.clock.now(),
+        actor: actor.name.clone(),
+        kind,
+        node: None,
+        object: Some(row.id),
+        operation: None,
+        request_id: actor.request_id.clone(),
+        summary: format!("{} {} {verb}", row.kind.replace('_', " "), row.name),
+        detail: json!({ "kind": row.kind, "name": row.name, "generation": row.generation }),
+    };
+    db::events::insert(conn, event).await
+}

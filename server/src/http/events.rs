@@ -1,0 +1,153 @@
+//! The history, as pages of JSON or as a stream. One order for everybody: a reader that goes on from the last number it saw skips nothing.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event as Frame, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use futures::stream::{self, Stream};
+use http::{HeaderMap, header};
+use muster_api::events::{Event, Events};
+use muster_api::tokens::Role;
+use serde::Deserialize;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::extract::Query;
+use super::waiting;
+use crate::app::App;
+use crate::auth::{self, Viewer};
+use crate::db;
+use crate::db::events::{EventFilter, EventRow};
+use crate::error::Error;
+
+const DEFAULT: u32 = 100;
+const MOST: u32 = 1000;
+/// A stream ends after this long and its reader comes back: permissions are looked at again.
+const STREAM_LASTS: Duration = Duration::from_secs(15 * 60);
+const BATCH: i64 = 200;
+
+/// The routes of events.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_events))
+}
+
+/// Which events to read.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct EventsQuery {
+    /// The sequence number of the last event seen; 0 from the beginning.
+    #[serde(default)]
+    after: i64,
+    limit: Option<u32>,
+    /// Name or id of a node.
+    node: Option<String>,
+    /// Waits for the first event up to this long, at most `55s`.
+    wait: Option<String>,
+}
+
+/// Events after a sequence number, oldest first; a stream for `Accept: text/event-stream`, which resumes by `Last-Event-ID`.
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery), responses(
+    (status = 200, description = "A page, or the stream", body = Events),
+))]
+async fn list_events(
+    State(app): State<App>,
+    _: Viewer,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let filter = filter(&app, query.node.as_deref()).await?;
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    if text(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
+        let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+        let frames = frames(app, headers.clone(), filter, resumed.unwrap_or(query.after));
+        return Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response());
+    }
+    let limit = query.limit.unwrap_or(DEFAULT);
+    if !(1..=MOST).contains(&limit) {
+        return Err(Error::invalid("limit", "out_of_range", format!("1 to {MOST}")));
+    }
+    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let mut changes = app.wake_readers.subscribe();
+    loop {
+        let rows = db::events::list(&mut *app.pool.acquire().await?, filter, query.after, i64::from(limit)).await?;
+        if !rows.is_empty() || Instant::now() >= deadline {
+            let last_seq = rows.last().map_or(query.after, |row| row.seq);
+            let items = rows.into_iter().map(event).collect();
+            return Ok(Answer::ok(&Events { items, last_seq })?.into_response());
+        }
+        waiting::change(&mut changes, deadline).await;
+    }
+}
+
+async fn filter(app: &App, node: Option<&str>) -> Result<EventFilter, Error> {
+    let Some(key) = node else { return Ok(EventFilter::default()) };
+    let id = db::nodes::find_id(&mut *app.pool.acquire().await?, key).await?;
+    let id = id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
+    Ok(EventFilter { node: Some(id), ..EventFilter::default() })
+}
+
+/// An event as it is answered.
+pub fn event(row: EventRow) -> Event {
+    Event {
+        seq: row.seq,
+        id: row.id.0,
+        at: row.at,
+        actor: row.actor,
+        kind: row.kind,
+        node: row.node.map(|id| id.0),
+        object: row.object.map(|id| id.0),
+        operation: row.operation.map(|id| id.0),
+        request_id: row.request_id,
+        summary: row.summary,
+        detail: row.detail,
+    }
+}
+
+/// The stream. Before each look the reader's right is checked again. It ends when that is gone, the database fails, or its time is up;
+/// the reader resumes where it was.
+fn frames(
+    app: App,
+    reader: HeaderMap,
+    filter: EventFilter,
+    after: i64,
+) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
+    let changes = app.wake_readers.subscribe();
+    let ends = Instant::now() + STREAM_LASTS;
+    let state = (app, reader, changes, after, std::collections::VecDeque::new());
+    stream::unfold(state, move |(app, reader, mut changes, mut after, mut ready)| async move {
+        while ready.is_empty() {
+            if Instant::now() >= ends {
+                return None;
+            }
+            match batch(&app, &reader, filter, after).await {
+                Ok(rows) => ready.extend(rows),
+                Err(error) => {
+                    tracing::info!(%error, "event stream ends");
+                    return None;
+                }
+            }
+            if ready.is_empty() {
+                waiting::change(&mut changes, ends).await;
+            }
+        }
+        let row: EventRow = ready.pop_front()?;
+        after = row.seq;
+        let frame = Frame::default().id(row.seq.to_string()).event(row.kind.clone());
+        let frame = match frame.json_data(event(row)) {
+            Ok(frame) => frame,
+            Err(error) => Frame::default().comment(error.to_string()),
+        };
+        Some((Ok(frame), (app, reader, changes, after, ready)))
+    })
+}
+
+async fn batch(app: &App, reader: &HeaderMap, filter: EventFilter, after: i64) -> Result<Vec<EventRow>, Error> {
+    auth::actor(reader, app, Role::Viewer).await?;
+    db::events::list(&mut *app.pool.acquire().await?, filter, after, BATCH).await
+}

@@ -1,0 +1,124 @@
+//! Our own extractors, so that every refusal looks alike.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::request::Parts;
+use http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::document;
+use crate::error::Error;
+
+/// A JSON body as its type; as an answer, its JSON.
+#[derive(Clone, Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let Body(raw) = Body::from_request(request, state).await?;
+        document::typed(&raw).map(Self)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => Error::internal(error).into_response(),
+        }
+    }
+}
+
+/// A JSON body as its type, and as it was written.
+#[derive(Clone, Debug)]
+pub struct Document<T> {
+    pub typed: T,
+    pub raw: Value,
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Document<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let Body(raw) = Body::from_request(request, state).await?;
+        Ok(Self { typed: document::typed(&raw)?, raw })
+    }
+}
+
+/// A JSON body that becomes a type later: patches.
+#[derive(Clone, Debug)]
+pub struct Body(pub Value);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        if !is_json(request.headers()) {
+            return Err(Error::UnsupportedMediaType);
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(|_| Error::TooLarge)?;
+        document::parse(&bytes).map(Self)
+    }
+}
+
+/// A JSON body that may be left out: `POST …/actions/inspect`.
+#[derive(Clone, Debug)]
+pub struct OptionalJson<T>(pub T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let declared = is_json(request.headers());
+        let bytes = Bytes::from_request(request, state).await.map_err(|_| Error::TooLarge)?;
+        match (bytes.is_empty(), declared) {
+            (true, _) => Ok(Self(T::default())),
+            (false, false) => Err(Error::UnsupportedMediaType),
+            (false, true) => document::typed(&document::parse(&bytes)?).map(Self),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(essence.as_str(), "application/json" | "application/merge-patch+json")
+}
+
+/// The query string. Unknown parameters are refused by types that deny them.
+#[derive(Clone, Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        match axum::extract::Query::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => {
+                let detail = std::error::Error::source(&rejection).map_or(rejection.body_text(), ToString::to_string);
+                Err(Error::invalid("query", "invalid_query", detail))
+            }
+        }
+    }
+}
+
+/// The path's parameters. What cannot be one names nothing that exists.
+#[derive(Clone, Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(path)) => Ok(Self(path)),
+            Err(_) => Err(Error::NotFound("What the path names".into())),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What machines ask a server: is it up, can it serve, what does it measure, what should be scraped.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use http::{StatusCode, header};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use muster_core::lifecycle::state::State as NodeState;
+use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::extract::Query;
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::error::Error;
+
+/// How long the database may take to say that it is there.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Prometheus's node exporter.
+const EXPORTER_PORT: u16 = 9100;
+
+/// One recorder per process, made at first use: tests have many routers in one.
+static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::warn!("another metrics recorder is installed; /metrics shows only what this one was given");
+    }
+    handle
+});
+
+/// Begins to record metrics; called before the first is.
+pub fn record_metrics() {
+    LazyLock::force(&METRICS);
+}
+
+/// The routes for machines.
+pub fn router() -> OpenApiRouter<App> {
+    record_metrics();
+    OpenApiRouter::default()
+        .routes(routes!(list_prometheus_targets))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(show_metrics))
+}
+
+/// Whether this replica can serve: the database answers.
+async fn ready(State(app): State<App>) -> Result<Response, Error> {
+    let answer = async { db::ping(&mut *app.pool.acquire().await?).await };
+    match tokio::time::timeout(READY_TIMEOUT, answer).await {
+        Ok(Ok(())) => Ok("ready\n".into_response()),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Ok((StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n").into_response()),
+    }
+}
+
+/// Counts are read when they are asked for: every replica then shows the same.
+async fn show_metrics(State(app): State<App>, _: Viewer) -> Result<Response, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let nodes = db::nodes::count_by_state(&mut conn).await?;
+    for state in NodeState::ALL {
+        let count = nodes.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, count)| *count);
+        gauge("muster_nodes", state.as_str(), count);
+    }
+    let jobs = db::operations::count_open_jobs(&mut conn).await?;
+    for state in ["queued", "leased"] {
+        let count = jobs.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
+        gauge("muster_jobs", state, count);
+    }
+    METRICS.run_upkeep();
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], METRICS.render()).into_response())
+}
+
+fn gauge(name: &'static str, state: &'static str, count: i64) {
+    #[expect(clippy::cast_precision_loss, reason = "counts of nodes and jobs are far below 2^52")]
+    metrics::gauge!(name, "state" => state).set(count as f64);
+}
+
+/// Which port to scrape.
+#[derive(Clone, Debug, serde::Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct TargetsQuery {
+    /// 9100 when absent.
+    port: Option<u16>,
+}
+
+/// Nodes in service, for Prometheus's http_sd.
+#[utoipa::path(get, path = "/v1/prometheus/targets", tag = "metrics", params(TargetsQuery), responses(
+    (status = 200, description = "Target groups as http_sd_config reads them", body = serde_json::Value),
+))]
+async fn list_prometheus_targets(
+    State(app): State<App>,
+    _: Viewer,
+    Query(query): Query<TargetsQuery>,
+) -> Result<Answer, Error> {
+    let port = query.port.unwrap_or(EXPORTER_PORT);
+    let rows = db::nodes::list_targets(&mut *app.pool.acquire().await?).await?;
+    let group = |row: db::nodes::TargetRow| {
+        let text = |value: Option<String>| value.unwrap_or_default();
+        let target = std::net::SocketAddr::new(row.address.addr(), port).to_string();
+        json!({ "targets": [target], "labels": {
+            "node": row.name, "site": row.site, "rack": text(row.rack), "pool": text(row.pool), "profile": text(row.profile),
+        }})
+    };
+    Answer::ok(&rows.into_iter().map(group).collect::<Vec<_>>())
+}

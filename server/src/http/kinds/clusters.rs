@@ -1,0 +1,34 @@
+//! Clusters. What is written here ends in paths and configuration on the agent's host.
+
+use muster_api::tokens::Role;
+use muster_core::clusters::ClusterSpec;
+
+use crate::error::Fault;
+use crate::http::declared::{Declared, Reference, fault};
+
+impl Declared for ClusterSpec {
+    const WRITER: Role = Role::Admin;
+
+    fn references(&self) -> Vec<Reference<'_>> {
+        match self {
+            Self::Slurm(slurm) => vec![Reference::new("/spec/site", "site", &slurm.site)],
+        }
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let Self::Slurm(slurm) = self;
+        let mut faults = Vec::new();
+        for (pointer, path) in [("/spec/conf", &slurm.conf), ("/spec/include_dir", &slurm.include_dir)] {
+            if !path.starts_with('/') || path.contains("..") || path.chars().any(char::is_control) {
+                faults.push(fault(pointer, "invalid_path", "An absolute path without .."));
+            }
+        }
+        let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-:".contains(&b));
+        for (pointer, text) in [("/spec/partition", &slurm.partition), ("/spec/address", &slurm.address)] {
+            if !word(text) {
+                faults.push(fault(pointer, "invalid_value", "Letters, digits and . _ - :"));
+            }
+        }
+        faults
+    }
+}

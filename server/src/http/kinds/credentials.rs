@@ -1,0 +1,42 @@
+//! Credentials: the secret goes in, is sealed, and never comes back.
+
+use muster_api::credentials::{CredentialPurpose, CredentialSpec, CredentialStatus};
+use muster_api::tokens::Role;
+use muster_core::values::Secret;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::objects::ObjectRow;
+use crate::engine::orders::secret_place;
+use crate::error::{Error, Fault};
+use crate::http::declared::{Declared, fault};
+
+/// A munge key is 1 KiB, a TLS key 4 KiB; nothing real is longer. Bytes.
+const LONGEST: usize = 64 << 10;
+
+impl Declared for CredentialSpec {
+    const WRITER: Role = Role::Admin;
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if self.purpose == CredentialPurpose::Bmc && self.user.as_deref().is_none_or(str::is_empty) {
+            faults.push(fault("/spec/user", "required", "A BMC's credential names its account."));
+        }
+        if self.secret.as_ref().is_some_and(|secret| !(1..=LONGEST).contains(&secret.reveal().len())) {
+            faults.push(fault("/spec/secret", "out_of_range", format!("1 to {LONGEST} bytes")));
+        }
+        faults
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
+    async fn status(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<CredentialStatus, Error> {
+        let place = secret_place(row.id);
+        let Some(sealed) = db::keys::find_secret(conn, row.id).await? else { return Ok(CredentialStatus::default()) };
+        let secret = app.keys.master.open(&place, &sealed).map_err(Error::internal)?;
+        Ok(CredentialStatus { set: true, secret_hash: Some(app.keys.master.keyed_hash(&place, &secret)) })
+    }
+}

@@ -1,0 +1,33 @@
+//! Images.
+
+use muster_api::images::ImageStatus;
+use muster_core::images::ImageManifest;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
+use crate::http::blobs;
+use crate::http::declared::{Declared, LARGE_BODY, fault};
+
+impl Declared for ImageManifest {
+    const BODY_LIMIT: usize = LARGE_BODY;
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (pointer, size) in [("/spec/size", self.size), ("/spec/raw_size", self.raw_size)] {
+            if size == 0 {
+                faults.push(fault(pointer, "out_of_range", "more than 0"));
+            }
+        }
+        if self.partitions.esp == self.partitions.root {
+            faults.push(fault("/spec/partitions", "same_partition", "The ESP and the root file system are two partitions."));
+        }
+        faults
+    }
+
+    async fn status(app: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<ImageStatus, Error> {
+        let digest = row.spec.get("digest").and_then(|digest| digest.as_str()).and_then(|text| text.parse().ok());
+        Ok(ImageStatus { blob_present: blobs::present(app, digest).await })
+    }
+}

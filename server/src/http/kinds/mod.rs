@@ -1,0 +1,44 @@
+//! What each declared kind adds to the shared contract: references, rules, secrets, status.
+
+mod clusters;
+mod credentials;
+mod hardware_profiles;
+mod images;
+mod pools;
+mod racks;
+mod sites;
+mod stacks;
+mod subnets;
+mod suites;
+
+pub use self::subnets::is_host;
+
+use muster_api::credentials::CredentialSpec;
+use muster_api::pools::PoolSpec;
+use muster_api::racks::RackSpec;
+use muster_api::sites::SiteSpec;
+use muster_api::subnets::SubnetSpec;
+use muster_core::clusters::ClusterSpec;
+use muster_core::gates::Suite;
+use muster_core::images::ImageManifest;
+use muster_core::profiles::HardwareProfile;
+use muster_core::stacks::StackSpec;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::declared::routes;
+use crate::app::App;
+
+/// The routes of all declared kinds.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .merge(routes::<SiteSpec>())
+        .merge(routes::<RackSpec>())
+        .merge(routes::<SubnetSpec>())
+        .merge(routes::<HardwareProfile>())
+        .merge(routes::<CredentialSpec>())
+        .merge(routes::<ImageManifest>())
+        .merge(routes::<StackSpec>())
+        .merge(routes::<Suite>())
+        .merge(routes::<ClusterSpec>())
+        .merge(routes::<PoolSpec>())
+}

@@ -1,0 +1,35 @@
+//! Pools. Refused when what they name does not fit together: that is cheaper to hear now than from a half-installed node.
+
+use muster_api::pools::PoolSpec;
+use muster_core::stacks::StackSpec;
+
+use crate::error::{Error, Fault};
+use crate::http::declared::{Declared, Reference, Targets, fault};
+
+impl Declared for PoolSpec {
+    fn references(&self) -> Vec<Reference<'_>> {
+        let mut references = vec![
+            Reference::new("/spec/image", "image", &self.image),
+            Reference::new("/spec/stack", "stack", &self.stack),
+            Reference::new("/spec/suite", "suite", &self.suite),
+            Reference::new("/spec/cluster", "cluster", &self.cluster),
+        ];
+        references
+            .extend(self.profile.iter().map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())));
+        references
+    }
+
+    fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
+        let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(Vec::new()) };
+        let mut faults = Vec::new();
+        if stack.image != self.image {
+            let detail = format!("The stack {:?} lies over the image {:?}.", self.stack, stack.image);
+            faults.push(fault("/spec/stack", "other_image", detail));
+        }
+        if stack.lock.is_none() {
+            let detail = format!("The stack {:?} is not locked: run `muster stack lock`.", self.stack);
+            faults.push(fault("/spec/stack", "not_locked", detail));
+        }
+        Ok(faults)
+    }
+}

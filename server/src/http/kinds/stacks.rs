@@ -1,0 +1,78 @@
+//! Stacks. A locked stack is what nodes were promised: under the same version it never changes.
+
+use muster_api::stacks::StackStatus;
+use muster_core::images::ImageManifest;
+use muster_core::stacks::{Part, StackSpec};
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
+use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets, fault};
+use crate::http::{blobs, document};
+
+impl Declared for StackSpec {
+    const BODY_LIMIT: usize = LARGE_BODY;
+
+    fn references(&self) -> Vec<Reference<'_>> {
+        let mut references = vec![Reference::new("/spec/image", "image", &self.image)];
+        for (f, file) in self.files.iter().enumerate() {
+            for (p, part) in file.content.iter().enumerate() {
+                if let Part::Secret(name) = part {
+                    let pointer = format!("/spec/files/{f}/content/{p}/secret");
+                    references.push(Reference::new(pointer, "credential", name));
+                }
+            }
+        }
+        references
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for (at, file) in self.files.iter().enumerate() {
+            let plain = file.path.starts_with('/') && !file.path.split('/').any(|part| matches!(part, "." | ".."));
+            if !plain || file.path.chars().any(char::is_control) {
+                faults.push(fault(format!("/spec/files/{at}/path"), "invalid_path", "An absolute path without . and .."));
+            }
+            if u32::from_str_radix(&file.mode, 8).map_or(true, |mode| mode > 0o7777) {
+                faults.push(fault(format!("/spec/files/{at}/mode"), "invalid_mode", "Octal, as \"0644\""));
+            }
+        }
+        faults
+    }
+
+    fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
+        let image: Option<ImageManifest> = targets.spec("/spec/image")?;
+        let mut faults = Vec::new();
+        if let (Some(lock), Some(image)) = (&self.lock, image)
+            && lock.image_digest != image.digest
+        {
+            let detail = format!("The lock was made over {}, the image is {}: lock it again.", lock.image_digest, image.digest);
+            faults.push(fault("/spec/lock/image_digest", "other_image", detail));
+        }
+        for (pointer, credential) in targets.0.iter().filter(|(_, row)| row.kind == "credential") {
+            if credential.spec["purpose"] != "stack" {
+                faults.push(fault(pointer.clone(), "wrong_purpose", "Only credentials for stacks go into files."));
+            }
+        }
+        Ok(faults)
+    }
+
+    fn allow_change(&self, new: &Self) -> Result<(), Error> {
+        match self.lock.is_some() && self.version == new.version && self != new {
+            true => Err(Error::conflict(
+                "immutable",
+                format!("Version {} is locked and stays as it is; publish another version.", self.version),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    async fn status(app: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<StackStatus, Error> {
+        let spec: StackSpec = document::typed(&row.spec)?;
+        Ok(StackStatus {
+            lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
+            bundle_present: blobs::present(app, spec.bundle).await,
+        })
+    }
+}

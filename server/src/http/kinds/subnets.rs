@@ -1,0 +1,55 @@
+//! Subnets. DHCP answers from what is written here, so an address outside of the network is refused before it can reach a wire.
+
+use std::net::Ipv4Addr;
+
+use muster_api::subnets::SubnetSpec;
+use muster_api::tokens::Role;
+
+use crate::error::Fault;
+use crate::http::declared::{Declared, Reference, fault};
+
+impl Declared for SubnetSpec {
+    const WRITER: Role = Role::Admin;
+
+    fn references(&self) -> Vec<Reference<'_>> {
+        vec![Reference::new("/spec/site", "site", &self.site)]
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let network = self.network;
+        if network.addr() != network.network() {
+            let detail = format!("The network's own address is {}.", network.trunc());
+            faults.push(fault("/spec/network", "host_bits", detail));
+        }
+        if !(8..=30).contains(&network.prefix_len()) {
+            faults.push(fault("/spec/network", "out_of_range", "A prefix of 8 to 30."));
+        }
+        let mut inside = |pointer: &str, address: Ipv4Addr| {
+            if !is_host(self, address) {
+                faults.push(fault(pointer, "outside_network", format!("{address} is no host of {network}.")));
+            }
+        };
+        inside("/spec/agent_address", self.agent_address);
+        self.gateway.iter().for_each(|gateway| inside("/spec/gateway", *gateway));
+        if let Some(range) = self.dynamic_range {
+            inside("/spec/dynamic_range/first", range.first);
+            inside("/spec/dynamic_range/last", range.last);
+            if range.first > range.last {
+                faults.push(fault("/spec/dynamic_range", "reversed", "The first address is behind the last."));
+            }
+        }
+        for (member, list) in [("dns", &self.dns), ("relays", &self.relays)] {
+            if list.len() > 16 {
+                faults.push(fault(format!("/spec/{member}"), "too_many", "At most 16."));
+            }
+        }
+        faults
+    }
+}
+
+/// Whether an address can be a machine's on the subnet: neither the network's own nor its broadcast address.
+pub fn is_host(subnet: &SubnetSpec, address: Ipv4Addr) -> bool {
+    let network = subnet.network;
+    network.contains(&address) && address != network.network() && address != network.broadcast()
+}

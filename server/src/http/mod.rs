@@ -1,0 +1,103 @@
+//! HTTP: the operator API, and the agents' own listener. A handler parses, authorises, opens a transaction, writes a wish and its event,
+//! commits. It never sets a node's state.
+
+pub mod agent; // The agents' listener
+mod agents; // Enrolment of agents
+mod answer; // Successes: JSON, ETag, Location
+mod blobs; // Content-addressed files
+mod claims; // Binding nodes to pools
+mod declared; // The contract that all declared kinds share
+mod document; // JSON from callers
+mod events; // The history, as pages and as a stream
+pub mod extract; // Our own extractors
+pub mod health; // Up, ready, metrics, scrape targets
+mod idempotency; // The same request again has the same effect once
+mod kinds; // What each declared kind adds
+mod nodes; // Registration, actions, facts, history
+mod openapi; // The description of the contract
+mod operations; // What was asked for, and how it stands
+mod paging; // Keyset pages
+mod preconditions; // If-Match and If-None-Match
+pub mod request_id; // One id per request
+mod tokens; // Tokens of machines
+mod waiting; // Long polls
+
+use std::any::Any;
+use std::time::Duration;
+
+use axum::extract::DefaultBodyLimit;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Router, middleware};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::TimeoutLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use self::extract::Json;
+use crate::app::App;
+use crate::auth::cross_site;
+use crate::error::Error;
+
+/// Longer than any long poll. Uploads have their own clock.
+const TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Everything is from here and nothing is inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Everything that people, browsers and machines reach on the public listener.
+pub fn router(app: App) -> Router {
+    let (rest, description) = rest().split_for_parts();
+    let rest = rest.route("/openapi.json", get(async move || Json(description))).with_state(app.clone());
+    let fixed = |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
+    rest.merge(crate::ui::router(app))
+        .fallback(async || Error::NotFound("What the path names".into()))
+        .method_not_allowed_fallback(async || Error::MethodNotAllowed)
+        .layer(middleware::from_fn(cross_site::refuse))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(CompressionLayer::new())
+        .layer(fixed(header::CONTENT_SECURITY_POLICY, POLICY))
+        .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(fixed(header::REFERRER_POLICY, "same-origin"))
+        .layer(fixed(HeaderName::from_static("cross-origin-opener-policy"), "same-origin"))
+        .layer(fixed(header::CACHE_CONTROL, "no-store"))
+        .layer(middleware::from_fn(request_id::assign))
+}
+
+/// The REST routes with their description.
+fn rest() -> OpenApiRouter<App> {
+    let timed = OpenApiRouter::with_openapi(openapi::base())
+        .merge(kinds::router())
+        .merge(nodes::router())
+        .merge(claims::router())
+        .merge(operations::router())
+        .merge(events::router())
+        .merge(agents::router())
+        .merge(tokens::router())
+        .merge(health::router())
+        .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, TIMEOUT));
+    timed.merge(blobs::router())
+}
+
+/// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
+pub fn description() -> OpenApi {
+    rest().split_for_parts().1
+}
+
+/// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.
+pub fn wake(app: &App) {
+    app.wake_engine.notify_one();
+    app.wake_agents.notify_waiters();
+    app.wake_readers.send_modify(|turn| *turn += 1);
+}
+
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::internal(anyhow::anyhow!("a handler panicked: {text}")).into_response()
+}

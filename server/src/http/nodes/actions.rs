@@ -1,0 +1,135 @@
+//! Actions on nodes: a wish, its operation and its event in one transaction. The engine does the rest.
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_api::nodes::NodeAction;
+use muster_api::operations::Operation;
+use muster_api::problem::Problem;
+use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::lifecycle::table::{states_for, wish_allowed};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::auth::{Actor, Operator};
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::nodes::LockedNode;
+use crate::db::operations::NewOperation;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::{OptionalJson, Path};
+use crate::http::idempotency::{Begun, IdempotencyKey};
+use crate::http::{operations, wake};
+
+/// The longest reason, in bytes.
+const REASON: usize = 1000;
+
+/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate.
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
+    params(("node", description = "Name or id"), ("action", description = "The action"), ("Idempotency-Key" = Option<String>, Header)),
+    request_body(content = NodeAction), responses(
+    (status = 202, description = "Asked; Location leads to the operation", body = Operation),
+    (status = 409, description = "The node's state does not allow it, it is protected, or busy", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn act_on_node(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path((key, action)): Path<(String, String)>,
+    idempotency: IdempotencyKey,
+    OptionalJson(body): OptionalJson<NodeAction>,
+) -> Result<Answer, Error> {
+    let asked = action.parse().ok().filter(|wish| *wish != Wish::Release);
+    let asked: Wish = asked.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
+    check_reason(asked, body.reason.as_deref())?;
+    let mut tx = app.pool.begin().await?;
+    let once = match idempotency.begin(&mut tx, &actor, &body).await? {
+        Begun::Replay(answer) => return Ok(*answer),
+        Begun::First(once) => once,
+    };
+    let missing = || Error::NotFound(format!("node {key:?}"));
+    let node = db::nodes::find_for_update(&mut tx, &key).await?.ok_or_else(missing)?;
+    let operation = wish(&mut tx, &app, &actor, &node, asked, body.reason.as_deref()).await?;
+    let operation = operations::load(&mut tx, operation).await?;
+    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
+    once.store(&mut tx, &answer, app.clock.now()).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+fn check_reason(wish: Wish, reason: Option<&str>) -> Result<(), Error> {
+    let needed = matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire);
+    match reason.map(str::trim) {
+        None | Some("") if needed => {
+            Err(Error::unprocessable("/reason", "required", format!("To {wish}, say why: the next person will ask.")))
+        }
+        Some(reason) if reason.len() > REASON => {
+            Err(Error::unprocessable("/reason", "out_of_range", format!("At most {REASON} bytes.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a wish down with its operation and event. The caller holds the node's lock.
+///
+/// # Errors
+/// 409 when the node's state does not allow it, it is protected, or another wish waits.
+pub(in crate::http) async fn wish(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: &LockedNode,
+    wish: Wish,
+    reason: Option<&str>,
+) -> Result<OperationId, Error> {
+    allow(node, wish)?;
+    let now = app.clock.now();
+    let operation = OperationId::new();
+    if let Some(former) = node.operation_id {
+        // A wish turns the node round: what it was busy with is over, and says so.
+        let message = format!("overtaken by {wish} (operation {operation})");
+        db::lifecycle::end_operation(conn, former, "cancelled", &message, now).await?;
+    }
+    let new = NewOperation {
+        id: operation,
+        kind: wish.as_str(),
+        node: Some(node.id),
+        claim: None,
+        actor: actor.name.clone(),
+        request_id: actor.request_id.clone(),
+        message: reason.unwrap_or_default().to_owned(),
+        now,
+    };
+    db::operations::insert(conn, &new).await?;
+    db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
+    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let summary = format!("{} was asked to {wish}{because}", node.name);
+    let event = NewEvent::node(now, actor.name.clone(), "node.asked", node.id, summary);
+    let event = event.under(Some(operation)).with(json!({ "wish": wish.as_str(), "reason": reason }));
+    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+    Ok(operation)
+}
+
+fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
+    if let (Some(pending), Some(operation)) = (&node.wish, node.operation_id) {
+        let detail = format!("{} was asked to {pending} and has not begun; try again shortly.", node.name);
+        return Err(Error::Busy { detail, operation });
+    }
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    if !wish_allowed(state, wish) {
+        let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
+        let detail = format!("{} is {state}; {wish} is possible in: {}.", node.name, states.join(", "));
+        return Err(Error::conflict("state", detail));
+    }
+    // Whatever powers, drains or erases is refused; what lets a node go on is not.
+    let harmless = matches!(
+        wish,
+        Wish::Accept | Wish::Reject | Wish::Undrain | Wish::Resume | Wish::Retry | Wish::Recover | Wish::Reinstate
+    );
+    match node.protected && !harmless {
+        true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),
+        false => Ok(()),
+    }
+}

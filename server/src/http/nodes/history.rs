@@ -1,0 +1,160 @@
+//! What is known of a node: facts, gate runs, events, timeline.
+
+use axum::extract::State;
+use muster_api::events::Events;
+use muster_api::gate_runs::GateRun;
+use muster_api::nodes::{NodeFacts, Timeline, TimelineEntry};
+use muster_api::object::Page;
+use muster_api::problem::Problem;
+use muster_core::ids::NodeId;
+use serde::Deserialize;
+use sqlx::PgConnection;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::events::EventFilter;
+use crate::db::operations::StepRow;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::events::event;
+use crate::http::extract::{Path, Query};
+
+/// Runs with all their results are large; a page shows the newest.
+const RUNS: i64 = 20;
+const EVENTS: i64 = 500;
+const STEPS: i64 = 500;
+
+async fn find(conn: &mut PgConnection, key: &str) -> Result<NodeId, Error> {
+    db::nodes::find_id(conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))
+}
+
+/// What inspection saw last.
+#[utoipa::path(get, path = "/v1/nodes/{node}/facts", tag = "nodes", params(("node", description = "Name or id")), responses(
+    (status = 200, description = "Facts with the time and place they were seen", body = NodeFacts),
+    (status = 404, description = "No such node, or nothing was observed yet", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn get_node_facts(
+    State(app): State<App>,
+    _: Viewer,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let id = find(&mut conn, &node).await?;
+    let seen = db::facts::latest(&mut conn, id).await?;
+    let seen = seen.ok_or_else(|| Error::NotFound(format!("facts of node {node:?}")))?;
+    Answer::ok(&NodeFacts { source: seen.source, observed_at: seen.observed_at, facts: seen.facts })
+}
+
+/// Runs of suites on a node, newest first, with what each gate measured.
+#[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs", tag = "nodes", params(("node", description = "Name or id")), responses(
+    (status = 200, description = "The newest runs", body = Page<GateRun>),
+))]
+pub(super) async fn list_node_gate_runs(
+    State(app): State<App>,
+    _: Viewer,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let id = find(&mut conn, &node).await?;
+    let mut items = Vec::new();
+    for run in db::gates::list(&mut conn, id, RUNS).await? {
+        items.push(GateRun {
+            id: run.id.0,
+            node: id.0,
+            suite: run.suite,
+            verdict: run.verdict,
+            fingerprint: run.fingerprint,
+            finished_at: run.finished_at,
+            results: db::gates::results(&mut conn, run.id).await?,
+        });
+    }
+    Answer::ok(&Page { items, next_page_token: None })
+}
+
+/// Where to read on.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct NodeEventsQuery {
+    /// The sequence number of the last event seen; 0 from the beginning.
+    #[serde(default)]
+    after: i64,
+}
+
+/// The history of a node, oldest first.
+#[utoipa::path(get, path = "/v1/nodes/{node}/events", tag = "nodes", params(("node", description = "Name or id"), NodeEventsQuery), responses(
+    (status = 200, description = "At most 500 events", body = Events),
+))]
+pub(super) async fn list_node_events(
+    State(app): State<App>,
+    _: Viewer,
+    Path(node): Path<String>,
+    Query(query): Query<NodeEventsQuery>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let filter = EventFilter { node: Some(find(&mut conn, &node).await?), ..EventFilter::default() };
+    let rows = db::events::list(&mut conn, filter, query.after, EVENTS).await?;
+    let last_seq = rows.last().map_or(query.after, |row| row.seq);
+    Answer::ok(&Events { items: rows.into_iter().map(event).collect(), last_seq })
+}
+
+/// What led a node to where it is: its newest events and the steps of its work with the time each took, oldest first.
+#[utoipa::path(get, path = "/v1/nodes/{node}/timeline", tag = "nodes", params(("node", description = "Name or id")), responses(
+    (status = 200, description = "The timeline", body = Timeline),
+))]
+pub(super) async fn get_node_timeline(
+    State(app): State<App>,
+    _: Viewer,
+    Path(node): Path<String>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let id = find(&mut conn, &node).await?;
+    timeline(&mut conn, id).await.and_then(|timeline| Answer::ok(&timeline))
+}
+
+/// The timeline of a node; pages show the same.
+///
+/// # Errors
+/// When the database fails.
+pub(in crate::http) async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<Timeline, Error> {
+    let filter = EventFilter { node: Some(node), ..EventFilter::default() };
+    let events = db::events::latest(conn, filter, EVENTS).await?;
+    let steps = db::operations::list_node_steps(conn, node, STEPS).await?;
+    let mut items: Vec<TimelineEntry> = events
+        .into_iter()
+        .map(|row| TimelineEntry {
+            at: row.at,
+            entry: "event".into(),
+            kind: row.kind,
+            summary: row.summary,
+            actor: Some(row.actor),
+            duration_ms: None,
+            operation: row.operation.map(|id| id.0),
+        })
+        .collect();
+    items.extend(steps.into_iter().filter_map(step));
+    items.sort_by_key(|item| item.at);
+    Ok(Timeline { items })
+}
+
+/// A step that was begun.
+fn step(row: StepRow) -> Option<TimelineEntry> {
+    let started = row.started_at?.to_jiff();
+    let finished = row.finished_at.map(|at| at.to_jiff());
+    let failure = row.failure.as_ref().and_then(|failure| failure["message"].as_str());
+    let outcome = match failure {
+        Some(message) => format!("{}: {message}", row.state),
+        None => row.state,
+    };
+    Some(TimelineEntry {
+        at: started,
+        entry: "step".into(),
+        kind: row.kind,
+        summary: format!("{} {outcome}", row.step.replace('_', " ")),
+        actor: None,
+        duration_ms: finished.map(|at| i64::try_from(at.duration_since(started).as_millis()).unwrap_or(i64::MAX)),
+        operation: row.operation.map(|id| id.0),
+    })
+}

@@ -1,0 +1,289 @@
+//! Registering, changing and unregistering nodes.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use muster_api::nodes::{NodePower, NodeSpec, NodeStatus};
+use muster_api::object::{Draft, Object};
+use muster_api::problem::Problem;
+use muster_core::ids::{NodeId, ObjectId};
+use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::values::{InvalidValue, Name};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::{actions, addresses, view};
+use crate::app::App;
+use crate::auth::{Actor, Operator};
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::nodes::{Content, LockedNode, MacRow, Power};
+use crate::error::{Error, Fault};
+use crate::http::answer::Answer;
+use crate::http::declared::{fault, label_faults};
+use crate::http::extract::{Body, Document, Path};
+use crate::http::preconditions::Preconditions;
+use crate::http::{document, wake};
+
+/// Registers a node, or replaces what is wanted of it.
+#[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
+    request_body = Draft<NodeSpec>, responses(
+    (status = 200, description = "Replaced, or as it was", body = Object<NodeSpec, NodeStatus>),
+    (status = 201, description = "Registered", body = Object<NodeSpec, NodeStatus>),
+    (status = 409, description = "A serial, MAC or address is taken, or the node is claimed", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn put_node(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+    Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let current = db::nodes::find_for_update(&mut tx, &key).await?;
+    preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
+    let answer = write(&app, &mut tx, &actor, (&key, current), draft, raw).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+/// Applies a JSON merge patch (RFC 7396) to labels, annotations and spec.
+#[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")),
+    request_body(content = Object<Value, NodeStatus>, content_type = "application/merge-patch+json"), responses(
+    (status = 200, description = "Changed, or as it was", body = Object<NodeSpec, NodeStatus>),
+    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn patch_node(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+    Body(patch): Body,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let current = find(&mut tx, &key).await?;
+    preconditions.allow_write(Some(current.generation))?;
+    let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
+    document::merge(&mut raw, &patch);
+    let draft = document::typed(&raw)?;
+    let answer = write(&app, &mut tx, &actor, (&key, Some(current)), draft, raw).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+/// Unregisters a node. Nothing happens to the machine.
+#[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
+    (status = 204, description = "Unregistered"),
+    (status = 409, description = "Claimed, protected, or being worked on", body = Problem, content_type = "application/problem+json"),
+    (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn delete_node(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+) -> Result<Response, Error> {
+    let mut tx = app.pool.begin().await?;
+    let node = find(&mut tx, &key).await?;
+    preconditions.allow_removal(node.generation)?;
+    allow_unregistering(&node)?;
+    db::nodes::delete(&mut tx, node.id).await?;
+    record(&mut tx, &app, &actor, "node.unregistered", (node.id, &node.name), "unregistered").await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
+    db::nodes::find_for_update(conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))
+}
+
+fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
+    if node.protected {
+        return Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name)));
+    }
+    if node.claimed {
+        return Err(Error::conflict("node_claimed", format!("{} is claimed; delete its claim first.", node.name)));
+    }
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    match state.is_resting() {
+        true => Ok(()),
+        false => {
+            let detail = format!("{} is {state}; wait until that is over.", node.name);
+            Err(Error::conflict("node_busy", detail))
+        }
+    }
+}
+
+/// Creates or replaces inside the caller's transaction.
+async fn write(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    (key, current): (&str, Option<LockedNode>),
+    draft: Draft<NodeSpec>,
+    mut raw: Value,
+) -> Result<Answer, Error> {
+    let now = app.clock.now();
+    let spec_as_written = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    if let Some(node) = &current
+        && node.spec == spec_as_written
+        && node.labels.0 == draft.labels
+        && node.annotations.0 == draft.annotations
+    {
+        let object = view::load_one(conn, key, now).await?;
+        return Ok(Answer::ok(&object)?.etag(object.generation));
+    }
+    let id = current.as_ref().map_or_else(NodeId::new, |node| node.id);
+    let (content, macs) = resolve(conn, draft, spec_as_written).await?;
+    let (name, status) = match &current {
+        Some(node) => {
+            allow_change(node, &content)?;
+            db::nodes::set_content(conn, id, &content, now).await?;
+            (node.name.clone(), StatusCode::OK)
+        }
+        None => {
+            let wrong = |error: InvalidValue| Error::invalid("node", "invalid_name", error.why);
+            let name: Name = key.parse().map_err(wrong)?;
+            db::nodes::insert(conn, id, name.as_str(), &content, now).await?;
+            (name.to_string(), StatusCode::CREATED)
+        }
+    };
+    db::nodes::set_macs(conn, id, &macs).await?;
+    let (kind, verb) = match status {
+        StatusCode::CREATED => ("node.registered", "registered"),
+        _ => ("node.changed", "changed"),
+    };
+    record(conn, app, actor, kind, (id, &name), verb).await?;
+    if current.is_none() && content.spec.get("accept").is_none_or(|accept| accept == true) {
+        let node = db::nodes::find_for_update(conn, &name).await?.ok_or_else(|| Error::NotFound(name.clone()))?;
+        actions::wish(conn, app, actor, &node, Wish::Accept, None).await?;
+    }
+    let object = view::load_one(conn, &name, now).await?;
+    Ok(Answer::ok(&object)?.etag(object.generation).status(status).location(object.link.clone()))
+}
+
+/// What must not change under a claim: the OS on the node was written for it.
+fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
+    let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
+    match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
+        true => {
+            let detail = format!("{} is claimed: its site, MACs, addresses and profile stay until it is released.", node.name);
+            Err(Error::conflict("node_claimed", detail))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Finds what the spec names and reserves the addresses; everything wrong is told at once.
+async fn resolve(
+    conn: &mut PgConnection,
+    draft: Draft<NodeSpec>,
+    as_written: Value,
+) -> Result<(Content, Vec<MacRow>), Error> {
+    let spec = draft.spec;
+    let mut faults = label_faults(&draft.labels, &draft.annotations);
+    let site = target(conn, &mut faults, "/spec/site", "site", Some(&spec.site)).await?;
+    let rack = target(conn, &mut faults, "/spec/rack", "rack", spec.rack.as_deref()).await?;
+    let profile = target(conn, &mut faults, "/spec/profile", "hardware_profile", spec.profile.as_deref()).await?;
+    check_place(&mut faults, &spec, rack.as_ref());
+    let power = power(conn, &mut faults, &spec.power).await?;
+    let macs = addresses::reserve(conn, &mut faults, &spec).await?;
+    let (Some(site), Some(power), true) = (site, power, faults.is_empty()) else {
+        return Err(Error::Unprocessable(faults));
+    };
+    let content = Content {
+        labels: draft.labels,
+        annotations: draft.annotations,
+        spec: as_written,
+        site: site.id,
+        rack: rack.map(|row| row.id),
+        rack_unit: spec.rack_unit.and_then(|unit| i32::try_from(unit).ok()),
+        profile: profile.map(|row| row.id),
+        serial: spec.serial,
+        smbios_uuid: spec.smbios_uuid,
+        power,
+        protected: spec.protected,
+    };
+    Ok((content, macs))
+}
+
+/// The object a member names; naming nothing is a fault, not naming is none.
+pub(super) async fn target(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    pointer: &str,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<Option<db::objects::ObjectRow>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    let row = db::objects::find_for_reference(conn, kind, name).await?;
+    if row.is_none() {
+        faults.push(fault(pointer, "not_found", format!("There is no {kind} called {name:?}.")));
+    }
+    Ok(row)
+}
+
+fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&db::objects::ObjectRow>) {
+    if let Some(rack) = rack {
+        if rack.spec["site"] != spec.site.as_str() {
+            faults.push(fault("/spec/rack", "other_site", format!("{} stands in another site.", rack.name)));
+        }
+        let units = rack.spec["units"].as_u64().unwrap_or(0);
+        if spec.rack_unit.is_some_and(|unit| unit == 0 || u64::from(unit) > units) {
+            faults.push(fault("/spec/rack_unit", "out_of_range", format!("{} has the units 1 to {units}.", rack.name)));
+        }
+    } else if spec.rack_unit.is_some() && spec.rack.is_none() {
+        faults.push(fault("/spec/rack_unit", "no_rack", "A unit without a rack."));
+    }
+    if spec.serial.as_deref().is_some_and(|serial| !(1..=128).contains(&serial.len())) {
+        faults.push(fault("/spec/serial", "out_of_range", "1 to 128 bytes"));
+    }
+}
+
+async fn power(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    power: &NodePower,
+) -> Result<Option<Power>, Error> {
+    let bmc = match power {
+        NodePower::Redfish { bmc } => bmc,
+        NodePower::Manual { person } => {
+            if !(1..=200).contains(&person.len()) {
+                faults.push(fault("/spec/power/manual/person", "out_of_range", "1 to 200 bytes"));
+            }
+            return Ok(Some(Power::Manual { person: person.clone() }));
+        }
+    };
+    let pointer = "/spec/power/redfish/bmc/credential";
+    let credential = target(conn, faults, pointer, "credential", Some(&bmc.credential)).await?;
+    let credential = credential.filter(|row| {
+        let fits = row.spec["purpose"] == "bmc";
+        if !fits {
+            faults.push(fault(pointer, "wrong_purpose", "A credential whose purpose is bmc."));
+        }
+        fits
+    });
+    if bmc.port == 0 {
+        faults.push(fault("/spec/power/redfish/bmc/port", "out_of_range", "1 to 65535"));
+    }
+    let credential: Option<ObjectId> = credential.map(|row| row.id);
+    Ok(credential.map(|credential| Power::Redfish { address: bmc.address, port: bmc.port, credential }))
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    kind: &'static str,
+    (id, name): (NodeId, &str),
+    verb: &str,
+) -> Result<(), Error> {
+    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, id, format!("{name} {verb}"));
+    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await
+}

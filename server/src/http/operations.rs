@@ -1,0 +1,307 @@
+//! Operations: reading, long polling, cancelling, logs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_api::object::Page;
+use muster_api::operations::{
+    Operation, OperationLog, OperationLogLine, OperationProgress, OperationState, Step, Target,
+};
+use muster_api::problem::Problem;
+use muster_core::ids::OperationId;
+use muster_core::wire::node::{Failure, Progress};
+use serde::Deserialize;
+use serde_json::Value;
+use sqlx::PgConnection;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::extract::{Path, Query};
+use super::idempotency::{Begun, IdempotencyKey};
+use super::paging::Position;
+use super::{waiting, wake};
+use crate::app::App;
+use crate::auth::{Operator, Viewer};
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::operations::{OperationFilter, OperationRow, StepRow};
+use crate::error::Error;
+
+const LOG_LINES: i64 = 1000;
+
+/// The routes of operations.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_operations))
+        .routes(routes!(get_operation))
+        .routes(routes!(cancel_operation))
+        .routes(routes!(get_operation_log))
+}
+
+/// Which operations to list.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct OperationsQuery {
+    limit: Option<u32>,
+    page_token: Option<String>,
+    /// Name or id of a node.
+    node: Option<String>,
+    /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `unknown`.
+    state: Option<String>,
+}
+
+/// Operations, newest first.
+#[utoipa::path(get, path = "/v1/operations", tag = "operations", params(OperationsQuery), responses(
+    (status = 200, description = "The page", body = Page<Operation>),
+))]
+async fn list_operations(
+    State(app): State<App>,
+    _: Viewer,
+    Query(query): Query<OperationsQuery>,
+) -> Result<Answer, Error> {
+    let text = format!("{:?} {:?}", query.node, query.state);
+    let position = Position::of("operations", query.limit, query.page_token.as_deref(), &text)?;
+    if let Some(state) = &query.state {
+        state.parse::<OperationState>().map_err(|why| Error::unprocessable("state", "unknown_value", why))?;
+    }
+    let mut conn = app.pool.acquire().await?;
+    let node = match &query.node {
+        None => None,
+        Some(key) => {
+            let missing = || Error::unprocessable("node", "not_found", format!("There is no node called {key:?}."));
+            Some(db::nodes::find_id(&mut conn, key).await?.ok_or_else(missing)?)
+        }
+    };
+    let filter = OperationFilter { node, state: query.state, before: position.after.parse().ok() };
+    let mut rows = db::operations::list(&mut conn, &filter, position.rows()).await?;
+    let next_page_token = position.cut(&mut rows, |row| row.id.to_string());
+    Answer::ok(&Page { items: views(&mut conn, rows).await?, next_page_token })
+}
+
+/// How long to wait.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WaitQuery {
+    /// Waits for the end up to this long, at most `55s`.
+    wait: Option<String>,
+}
+
+/// One operation; `?wait=55s` answers when it is done, or as it stands then.
+#[utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id", description = "Id"), WaitQuery), responses(
+    (status = 200, description = "The operation", body = Operation),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_operation(
+    State(app): State<App>,
+    _: Viewer,
+    Path(id): Path<String>,
+    Query(query): Query<WaitQuery>,
+) -> Result<Answer, Error> {
+    let id = parse(&id)?;
+    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let mut changes = app.wake_readers.subscribe();
+    loop {
+        // Nothing is held while waiting: a thousand waiting clients are a thousand tasks, not connections.
+        let operation = load(&mut *app.pool.acquire().await?, id).await?;
+        if operation.done || Instant::now() >= deadline {
+            return Answer::ok(&operation);
+        }
+        waiting::change(&mut changes, deadline).await;
+    }
+}
+
+/// Asks an operation to stop. The step it is at may finish first; nothing is undone.
+#[utoipa::path(post, path = "/v1/operations/{id}/cancel", tag = "operations",
+    params(("id", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
+    (status = 202, description = "Asked", body = Operation),
+    (status = 409, description = "It is done", body = Problem, content_type = "application/problem+json"),
+))]
+async fn cancel_operation(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(id): Path<String>,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
+    let id = parse(&id)?;
+    let mut tx = app.pool.begin().await?;
+    let once = match idempotency.begin(&mut tx, &actor, &()).await? {
+        Begun::Replay(answer) => return Ok(*answer),
+        Begun::First(once) => once,
+    };
+    let row = find(&mut tx, id).await?;
+    if row.finished_at.is_some() {
+        return Err(Error::conflict("done", format!("It {} already.", row.state)));
+    }
+    let now = app.clock.now();
+    let jobs = db::operations::cancel_jobs(&mut tx, id).await?;
+    if let Some(node) = row.node {
+        let summary = format!("{} was asked to stop ({jobs} running steps)", row.kind);
+        let event = NewEvent::node(now, actor.name.clone(), "operation.cancel_asked", node, summary).under(Some(id));
+        db::events::insert(&mut tx, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+        db::lifecycle::make_due(&mut tx, node, now).await?;
+    }
+    let answer = Answer::ok(&load(&mut tx, id).await?)?.status(StatusCode::ACCEPTED);
+    once.store(&mut tx, &answer, now).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+/// Where to read on.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct LogQuery {
+    /// The id of the last line seen; 0 from the beginning.
+    #[serde(default)]
+    after: i64,
+}
+
+/// What the steps of an operation logged, oldest first, at most 1000 lines.
+#[utoipa::path(get, path = "/v1/operations/{id}/log", tag = "operations", params(("id", description = "Id"), LogQuery), responses(
+    (status = 200, description = "The lines", body = OperationLog),
+))]
+async fn get_operation_log(
+    State(app): State<App>,
+    _: Viewer,
+    Path(id): Path<String>,
+    Query(query): Query<LogQuery>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let row = find(&mut conn, parse(&id)?).await?;
+    let lines = db::operations::list_log(&mut conn, row.id, query.after, LOG_LINES).await?;
+    let items = lines.into_iter().map(|line| OperationLogLine {
+        id: line.id,
+        job: line.job.0,
+        step: line.step,
+        attempt: line.attempt,
+        at: line.at,
+        text: line.text,
+    });
+    Answer::ok(&OperationLog { items: items.collect() })
+}
+
+fn parse(id: &str) -> Result<OperationId, Error> {
+    id.parse().map_err(|_| Error::NotFound(format!("operation {id:?}")))
+}
+
+async fn find(conn: &mut PgConnection, id: OperationId) -> Result<OperationRow, Error> {
+    db::operations::find(conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))
+}
+
+/// One operation as it is answered.
+///
+/// # Errors
+/// 404, or the database's.
+pub async fn load(conn: &mut PgConnection, id: OperationId) -> Result<Operation, Error> {
+    let row = find(conn, id).await?;
+    let missing = || Error::NotFound(format!("operation {id}"));
+    views(conn, vec![row]).await?.pop().ok_or_else(missing)
+}
+
+/// Operations as they are answered, with their steps.
+///
+/// # Errors
+/// When the database fails.
+pub async fn views(conn: &mut PgConnection, rows: Vec<OperationRow>) -> Result<Vec<Operation>, Error> {
+    let ids: Vec<OperationId> = rows.iter().map(|row| row.id).collect();
+    let mut steps: BTreeMap<OperationId, Vec<StepRow>> = BTreeMap::new();
+    for step in db::operations::list_steps(conn, &ids).await? {
+        if let Some(operation) = step.operation {
+            steps.entry(operation).or_default().push(step);
+        }
+    }
+    rows.into_iter()
+        .map(|row| {
+            let own = steps.remove(&row.id).unwrap_or_default();
+            view(row, own)
+        })
+        .collect()
+}
+
+fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
+    let state: OperationState =
+        row.state.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("operation {}: {why}", row.id)))?;
+    let steps: Vec<Step> = steps.into_iter().map(step).collect();
+    let target = row.node.zip(row.node_name.clone()).map(|(id, name)| Target {
+        kind: "node".into(),
+        id: id.0,
+        link: format!("/v1/nodes/{name}"),
+        name,
+    });
+    Ok(Operation {
+        id: row.id.0,
+        link: format!("/v1/operations/{}", row.id),
+        kind: row.kind.clone(),
+        target,
+        state,
+        done: state.done(),
+        progress: progress(&row, &steps, state),
+        error: row.error.as_ref().map(failure),
+        steps,
+        deadline: row.deadline_at.filter(|_| !state.done()).map(|at| at.to_jiff()),
+        actor: row.actor,
+        request_id: row.request_id,
+        created_at: row.created_at,
+        started_at: row.started_at.map(|at| at.to_jiff()),
+        finished_at: row.finished_at.map(|at| at.to_jiff()),
+    })
+}
+
+fn step(row: StepRow) -> Step {
+    Step {
+        job: row.job.0,
+        step: row.step,
+        kind: row.kind,
+        state: row.state,
+        attempt: row.attempt,
+        round: row.round,
+        progress: row.progress.and_then(|progress| serde_json::from_value(progress).ok()),
+        waiting_for: row.waiting_for,
+        failure: row.failure.as_ref().map(failure),
+        created_at: row.created_at,
+        started_at: row.started_at.map(|at| at.to_jiff()),
+        finished_at: row.finished_at.map(|at| at.to_jiff()),
+    }
+}
+
+/// How far it is: the step at work says it best, then what the node waits for, then the operation's own word.
+fn progress(row: &OperationRow, steps: &[Step], state: OperationState) -> OperationProgress {
+    let current = steps.iter().rev().find(|step| matches!(step.state.as_str(), "leased" | "queued"));
+    let current = current.filter(|_| !state.done());
+    let report = current.and_then(|step| step.progress.as_ref());
+    let said = [
+        report.map(|report| report.message.clone()).filter(|message| !message.is_empty()),
+        current.and_then(|step| step.waiting_for.clone()),
+        row.waiting_for.clone().filter(|_| !state.done()).map(|condition| format!("waits for {condition}")),
+    ];
+    OperationProgress {
+        step: current.map(|step| step.step.clone()),
+        steps: u32::try_from(steps.len()).unwrap_or(u32::MAX),
+        percent: report.and_then(percent),
+        message: said.into_iter().flatten().next().unwrap_or_else(|| row.message.clone()),
+    }
+}
+
+fn percent(report: &Progress) -> Option<f64> {
+    let (done, total) = report.done.zip(report.total)?;
+    #[expect(clippy::cast_precision_loss, reason = "a percentage needs no more than the 52 bits it keeps")]
+    (total > 0).then(|| (done as f64 / total as f64 * 100.0).min(100.0))
+}
+
+/// A stored failure; what an agent left out is filled in rather than refused: it is shown, not decided on.
+fn failure(stored: &Value) -> Failure {
+    let text = |member: &str| stored[member].as_str().map(str::to_owned);
+    Failure {
+        code: text("code").unwrap_or_else(|| "failed".into()),
+        message: text("message").unwrap_or_else(|| stored.to_string()),
+        retryable: stored["retryable"].as_bool().unwrap_or(false),
+    }
+}

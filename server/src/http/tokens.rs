@@ -1,0 +1,129 @@
+//! Tokens of machines: made by an admin, shown once, revoked at once.
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use jiff::SignedDuration;
+use muster_api::object::Page;
+use muster_api::problem::Problem;
+use muster_api::tokens::{CreateToken, CreatedToken, Token};
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use super::extract::{Json, Path};
+use crate::app::App;
+use crate::auth::{Actor, Admin, tokens};
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::tokens::{NewToken, TokenRow};
+use crate::error::Error;
+
+/// No token lives longer. Seconds.
+const LONGEST_S: u32 = 366 * 24 * 3600;
+
+/// The routes of tokens.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
+}
+
+/// Tokens, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, description = "All of them", body = Page<Token>)))]
+async fn list_tokens(State(app): State<App>, _: Admin) -> Result<Answer, Error> {
+    let rows = db::tokens::list(&mut *app.pool.acquire().await?).await?;
+    let items = rows.into_iter().map(token).collect::<Result<Vec<_>, _>>()?;
+    Answer::ok(&Page { items, next_page_token: None })
+}
+
+/// Makes a token. Its secret is in this answer and nowhere else; the name keeps a second request from making a second one.
+#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = CreateToken, responses(
+    (status = 201, description = "Made", body = CreatedToken),
+    (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
+))]
+async fn create_token(
+    State(app): State<App>,
+    Admin(actor): Admin,
+    Json(request): Json<CreateToken>,
+) -> Result<Answer, Error> {
+    if !(60..=LONGEST_S).contains(&request.expires_in_s) {
+        return Err(Error::unprocessable("/expires_in_s", "out_of_range", "From a minute to a year."));
+    }
+    let now = app.clock.now();
+    let minted = tokens::mint();
+    let row = NewToken {
+        id: minted.id,
+        name: request.name.to_string(),
+        hash: minted.hash,
+        role: request.role.as_str(),
+        created_at: now,
+        expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
+    };
+    let mut tx = app.pool.begin().await?;
+    db::tokens::insert(&mut tx, &row).await?;
+    let summary = format!("token {} made with the role {}", row.name, row.role);
+    record(&mut tx, &app, actor, ("token.created", summary), &row.id.to_string()).await?;
+    tx.commit().await?;
+    let token = Token {
+        id: row.id.0,
+        name: row.name,
+        role: request.role,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used: None,
+        revoked_at: None,
+    };
+    Ok(Answer::ok(&CreatedToken { token, secret: minted.secret })?.status(StatusCode::CREATED))
+}
+
+/// Ends a token at once.
+#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Id")), responses(
+    (status = 204, description = "It is ended"),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn revoke_token(State(app): State<App>, Admin(actor): Admin, Path(key): Path<String>) -> Result<Response, Error> {
+    let missing = || Error::NotFound(format!("token {key:?}"));
+    let id = key.parse().map_err(|_| missing())?;
+    let mut tx = app.pool.begin().await?;
+    let row = db::tokens::find(&mut tx, id).await?.ok_or_else(missing)?;
+    if db::tokens::revoke(&mut tx, id, app.clock.now()).await? {
+        let summary = format!("token {} revoked", row.name);
+        record(&mut tx, &app, actor, ("token.revoked", summary), &key).await?;
+    }
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: Actor,
+    (kind, summary): (&'static str, String),
+    token: &str,
+) -> Result<(), Error> {
+    let event = NewEvent {
+        at: app.clock.now(),
+        actor: actor.name,
+        kind,
+        node: None,
+        object: None,
+        operation: None,
+        request_id: actor.request_id,
+        summary,
+        detail: json!({ "token": token }),
+    };
+    db::events::insert(conn, event).await
+}
+
+fn token(row: TokenRow) -> Result<Token, Error> {
+    Ok(Token {
+        role: row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {}: {why}", row.id)))?,
+        id: row.id.0,
+        name: row.name,
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used: row.last_used.map(|at| at.to_jiff()),
+        revoked_at: row.revoked_at.map(|at| at.to_jiff()),
+    })
+}
