@@ -183,6 +183,9 @@ mod tests {
     fn an_empty_cluster_keeps_its_partition_and_a_hidden_node() {
         let text = render_nodes(&[], "gpu");
         let rest = text.strip_prefix(HEADER).unwrap();
-        assert_eq!(rest, "NodeName=muster-none State=FUTURE\nPartitionName=gpu Default=YES MaxTime=INFINITE State=UP\n");
+        assert_eq!(
+            rest,
+            "NodeName=muster-none State=FUTURE\nPartitionName=gpu Default=YES MaxTime=INFINITE State=UP\n"
+        );
     }
 }

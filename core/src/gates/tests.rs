@@ -129,7 +129,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("unknown parser", |gate| gate.parser = "guess".into()),
         ("needs an argv", |gate| gate.argv.clear()),
         ("start a shell", |gate| gate.argv = vec!["/bin/sh".into(), "-c".into()]),
-        ("unknown variable", |gate| gate.argv.push("${hostname}".into())),
+        ("unknown variable", |gate| gate.argv.push("${user}".into())),
         ("has no `each`", |gate| gate.argv.push("${each}".into())),
         ("count is neither", |gate| gate.count = Some("0".into())),
         ("no finding", |gate| gate.finding.clear()),

@@ -5,3 +5,6 @@ pub mod node; // Between agent and muster-node, over SSH and the boot listener
 
 /// The protocol this build speaks. A server also accepts the one before it.
 pub const PROTOCOL: u32 = 1;
+
+#[cfg(test)]
+mod tests; // Golden files

@@ -1,0 +1,344 @@
+//! Golden files: one of each message, as protocol 1 has it. An older peer must be able to read what this build writes, and the other way
+//! round; whoever changes a golden file decides about the protocol number in the same breath. `GOLDEN=write` writes them anew.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use super::PROTOCOL;
+use super::agent::*;
+use super::node::*;
+use crate::clusters::{SlurmCluster, SlurmNode};
+use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
+use crate::ids::{AgentId, ClaimId, JobId, NodeId, OperationId, PermitId};
+use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
+use crate::values::{Digest, Mac, Secret};
+
+fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{name}.json"));
+    let written = serde_json::to_string_pretty(message).unwrap() + "\n";
+    if std::env::var_os("GOLDEN").is_some_and(|wish| wish == "write") {
+        std::fs::write(&path, &written).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(written, golden, "{name} is written differently");
+    let read: T = serde_json::from_str(&golden).unwrap_or_else(|error| panic!("{name} cannot be read: {error}"));
+    assert_eq!(serde_json::to_string_pretty(&read).unwrap() + "\n", golden, "{name} does not survive reading");
+}
+
+fn id(last: u128) -> Uuid {
+    Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0000 + last)
+}
+
+fn at() -> Timestamp {
+    Timestamp::from_second(1_770_000_000).unwrap()
+}
+
+fn user_key() -> UserKey {
+    UserKey { private_key: Secret::new("PEM"), certificate: "ssh-ed25519-cert-v01@openssh.com AAAA".into() }
+}
+
+fn login() -> Login {
+    Login {
+        address: "10.77.0.11".parse().unwrap(),
+        port: 22,
+        host_key: "ssh-ed25519 AAAA".into(),
+        user_key: user_key(),
+    }
+}
+
+fn power() -> Power {
+    Power::Redfish(BmcTarget {
+        address: "10.77.1.11".parse().unwrap(),
+        port: 443,
+        user: "admin".into(),
+        password: Secret::new("secret"),
+        certificate: Some(Digest::of(b"certificate")),
+    })
+}
+
+fn job(spec: JobSpec) -> Job {
+    Job {
+        id: JobId(id(1)),
+        attempt: 2,
+        node: NodeId(id(2)),
+        node_name: "n1".into(),
+        epoch: 3,
+        timeout_s: 1800,
+        acts: vec![ActRecord { attempt: 1, act: "reset".into(), before: "on".into(), started_at: at(), age_s: 7 }],
+        spec,
+    }
+}
+
+fn mac() -> Mac {
+    Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56])
+}
+
+fn permit() -> PermitId {
+    PermitId(id(3))
+}
+
+fn write_image() -> WriteImage {
+    WriteImage {
+        permit: permit(),
+        operation: OperationId(id(4)),
+        claim: ClaimId(id(5)),
+        disk_serial: "ROOT1".into(),
+        url: "http://10.77.0.1:8090/boot/v1/blob/sha256/00".into(),
+        digest: Digest::of(b"image"),
+        size: 1000,
+        raw_digest: Digest::of(b"raw"),
+        raw_size: 4000,
+        esp_partition: 2,
+        root_partition: 3,
+        hostname: "n1".into(),
+        network: StaticNetwork {
+            mac: mac(),
+            address: "10.77.0.11/24".into(),
+            gateway: Some("10.77.0.1".into()),
+            dns: vec![],
+            hosts: vec![("10.77.0.11".into(), "n1".into())],
+        },
+        user_ca: "ssh-ed25519 AAAA".into(),
+        principal: "muster:n1:3".into(),
+    }
+}
+
+fn converge() -> ConvergePlan {
+    ConvergePlan {
+        lock: Digest::of(b"lock"),
+        repository: "http://10.77.0.1:8090/boot/v1/bundle/00".into(),
+        packages: vec![LockedPackage {
+            name: "munge".into(),
+            version: "0.5.15-2".into(),
+            arch: "amd64".into(),
+            size: 10,
+            sha256: Digest::of(b"deb"),
+            filename: "munge.deb".into(),
+        }],
+        absent: vec!["unattended-upgrades".into()],
+        files: vec![PlannedFile {
+            path: "/etc/munge/munge.key".into(),
+            mode: "0400".into(),
+            owner: "munge".into(),
+            group: "munge".into(),
+            content: "AA==".into(),
+            secret: true,
+        }],
+        sysctl: [("vm.swappiness".into(), "10".into())].into(),
+        modules_load: vec![],
+        modules_blacklist: vec!["nouveau".into()],
+        kernel_args: vec!["transparent_hugepage=madvise".into()],
+        limits: vec![],
+        services: vec![ServiceItem { name: "munge".into(), enabled: true, running: true, restart_on: vec![] }],
+        principal: "muster:n1:3".into(),
+        user_ca: "ssh-ed25519 AAAA".into(),
+        marker: Marker {
+            protocol: PROTOCOL,
+            node: NodeId(id(2)),
+            claim: ClaimId(id(5)),
+            epoch: 3,
+            image: Digest::of(b"image"),
+        },
+        dry_run: false,
+    }
+}
+
+fn wipe() -> WipePlan {
+    WipePlan {
+        permit: permit(),
+        operation: OperationId(id(4)),
+        claim: None,
+        disk_serials: vec!["DATA1".into(), "ROOT1".into()],
+    }
+}
+
+fn challenge() -> Challenge {
+    Challenge {
+        protocol: PROTOCOL,
+        permit: permit(),
+        operation: OperationId(id(4)),
+        job: JobId(id(1)),
+        attempt: 2,
+        node: NodeId(id(2)),
+        epoch: 3,
+        boot_id: "b".into(),
+        chassis_serial: None,
+        disk_serials: vec!["ROOT1".into()],
+        nonce: "00".into(),
+    }
+}
+
+fn gate_result() -> GateResult {
+    GateResult {
+        gate: "disk.smart".into(),
+        title: "Disks report no trouble".into(),
+        stage: Stage::Node,
+        required: true,
+        verdict: Verdict::Fail,
+        reason: "critical_warning is 4, must be 0".into(),
+        measured: vec![Measured {
+            metric: "smart.critical_warning".into(),
+            entity: "ROOT1".into(),
+            value: Limit::Number(4.0),
+            op: Op::Equal,
+            limit: Limit::Number(0.0),
+            unit: "flags".into(),
+            verdict: Verdict::Fail,
+        }],
+        started_at: at(),
+        duration_ms: 12,
+        evidence: Evidence { argv: vec!["smartctl".into()], exit: Some(0), ..Evidence::default() },
+    }
+}
+
+#[test]
+fn between_server_and_agent() {
+    golden("agent-hello", &Hello { protocol: PROTOCOL, version: "0.1.0".into(), instance: "i".into() });
+    golden(
+        "agent-welcome",
+        &Welcome {
+            protocol: PROTOCOL,
+            agent: AgentId(id(6)),
+            site: "lab".into(),
+            epoch: 1,
+            lease_s: 30,
+            permit_public_key: "AA==".into(),
+            user_ca: "ssh-ed25519 AAAA".into(),
+        },
+    );
+    golden("agent-lease", &LeaseJobs { epoch: 1, capacity: 8, wait_s: 30 });
+    let act = StartAct { epoch: 1, attempt: 2, act: "reset".into(), before: "on".into() };
+    golden("agent-act", &act);
+    golden("agent-act-reply", &ActReply::Go);
+    let log = vec![LogLine { at: at(), text: "line".into() }];
+    let waiting_for = Some("DHCP from the node".into());
+    golden("agent-renew", &RenewJob { epoch: 1, attempt: 2, progress: None, log, waiting_for });
+    golden("agent-renewed", &Renewed { cancel: false });
+    let redeem =
+        RedeemPermit { epoch: 1, job: JobId(id(1)), attempt: 2, permit: permit(), challenge: Some(challenge()) };
+    golden("agent-redeem", &redeem);
+    golden("agent-redeemed", &Redeemed { answer: Answer::Granted { signature: "AA==".into() } });
+    let sighting = Sighting { at: at(), mac: mac(), what: Seen::Dhcp, uuid: None, serial: None, detail: String::new() };
+    golden("agent-sightings", &Sightings { epoch: 1, sightings: vec![sighting] });
+    golden("agent-site-poll", &SitePoll { epoch: 1, have: None, wait_s: 30 });
+    golden("agent-site", &site());
+}
+
+fn site() -> SiteConfig {
+    let reservation =
+        Reservation { node: NodeId(id(2)), name: "n1".into(), mac: mac(), address: "10.77.0.11".parse().unwrap() };
+    let subnet = Subnet {
+        name: "provisioning".into(),
+        network: "10.77.0.0/24".parse().unwrap(),
+        agent_address: "10.77.0.1".parse().unwrap(),
+        gateway: None,
+        dns: vec![],
+        mode: DhcpMode::Authoritative,
+        dynamic_range: Some(("10.77.0.200".parse().unwrap(), "10.77.0.220".parse().unwrap())),
+        reservations: vec![reservation],
+        relays: vec![],
+    };
+    SiteConfig { revision: "r".into(), site: "lab".into(), subnets: vec![subnet] }
+}
+
+#[test]
+fn orders() {
+    let boot = BootLive {
+        power: power(),
+        permit: permit(),
+        macs: vec![mac()],
+        address: "10.77.0.11".parse().unwrap(),
+        nonce: "00".into(),
+        kernel: Digest::of(b"kernel"),
+        initrd: Digest::of(b"initrd"),
+        user_key: user_key(),
+        expect_uuid: None,
+        expect_serial: Some("S".into()),
+    };
+    golden("job-boot-live", &job(JobSpec::BootLive(boot)));
+    golden("job-inventory", &job(JobSpec::Inventory { login: login() }));
+    let manual = Power::Manual { person: "the lab".into() };
+    golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
+    golden("job-write-image", &job(JobSpec::WriteImage { login: login(), plan: write_image() }));
+    let boot_disk = JobSpec::BootDisk { power: power(), login: login(), live: None, permit: permit() };
+    golden("job-boot-disk", &job(boot_disk));
+    golden("job-converge", &job(JobSpec::Converge { login: login(), plan: converge() }));
+    golden("job-wipe", &job(JobSpec::Wipe { login: login(), plan: wipe() }));
+    let cluster = SlurmCluster {
+        site: "lab".into(),
+        conf: "/etc/slurm/slurm.conf".into(),
+        include_dir: "/etc/slurm".into(),
+        partition: "gpu".into(),
+        address: "10.77.0.1".into(),
+    };
+    let node = SlurmNode {
+        name: "n1".into(),
+        address: "10.77.0.11".parse().unwrap(),
+        sockets: 1,
+        cores_per_socket: 1,
+        threads_per_core: 1,
+        real_memory: 1500,
+        gpus: Some(("h100".into(), 8)),
+        features: vec!["stack_0".into()],
+        switch: Some("r1".into()),
+    };
+    let admit = JobSpec::SlurmAdmit { cluster, nodes: vec![node], revision: 7, name: "n1".into(), login: login() };
+    golden("job-slurm-admit", &job(admit));
+}
+
+#[test]
+fn outcomes() {
+    let outcome = |outcome| ReportOutcome { epoch: 1, attempt: 2, outcome };
+    let failure = Failure { code: "timeout".into(), message: "no answer in 15 s".into(), retryable: true };
+    golden("outcome-failed", &outcome(Outcome::Failed { failure }));
+    let results = vec![gate_result()];
+    let gated = JobResult::Gated { results, fingerprint: Digest::of(b"hardware") };
+    golden("outcome-gated", &outcome(Outcome::Succeeded { result: gated }));
+    let item = ItemReport {
+        item: "package munge".into(),
+        outcome: ItemOutcome::Changed,
+        before: None,
+        after: Some("0.5.15-2".into()),
+    };
+    let report = ConvergeReport { lock: Digest::of(b"lock"), items: vec![item], reboot_for: vec![] };
+    golden("outcome-converged", &outcome(Outcome::Succeeded { result: JobResult::Converged(report) }));
+}
+
+#[test]
+fn between_agent_and_node() {
+    let trust = SiteTrust {
+        protocol: PROTOCOL,
+        permit_public_key: "AA==".into(),
+        user_ca: "ssh-ed25519 AAAA".into(),
+        agent_url: "http://10.77.0.1:8090/boot/v1".into(),
+    };
+    golden("node-site-trust", &trust);
+    let host_key = "ssh-ed25519 AAAA".into();
+    golden("node-live-report", &LiveReport { protocol: PROTOCOL, nonce: "00".into(), mac: mac(), host_key });
+    let plan = |work| Plan {
+        protocol: PROTOCOL,
+        job: JobId(id(1)),
+        attempt: 2,
+        node: NodeId(id(2)),
+        epoch: 3,
+        timeout_s: 3600,
+        work,
+    };
+    golden("node-plan-write-image", &plan(Work::WriteImage(write_image())));
+    golden("node-plan-converge", &plan(Work::Converge(converge())));
+    golden("node-plan-wipe", &plan(Work::Wipe(wipe())));
+    golden("node-run-reply", &RunReply::Already { job: JobId(id(1)), attempt: 1 });
+    golden("node-line-challenge", &Line::Challenge(challenge()));
+    golden("node-answer-refused", &Answer::Refused { reason: "it expired".into() });
+    let wiped = WipedDisk { serial: "S".into(), method: WipeMethod::NvmeFormat, bytes: 1, verified_blocks: 256 };
+    let result = Box::new(WorkResult::Wiped { disks: vec![wiped] });
+    golden("node-line-result", &Line::Result { at: at(), result });
+    let progress =
+        Progress { at: at(), message: "write".into(), done: Some(1), total: Some(2), unit: Some("bytes".into()) };
+    golden("node-line-progress", &Line::Progress(progress));
+}
