@@ -138,7 +138,7 @@ fn check_space(machine: &Machine, incoming: &[&LockedPackage]) -> Result<(), Fai
     let download: u64 = incoming.iter().map(|package| package.size).sum();
     for (path, need) in [("/var/lib", download), ("/", download.saturating_mul(UNPACKED + 1))] {
         let stats = nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
-        let free = u64::from(stats.blocks_available()).saturating_mul(stats.fragment_size());
+        let free = stats.blocks_available().saturating_mul(stats.fragment_size());
         if free < need.saturating_add(SPARE) {
             let mib = |bytes: u64| bytes >> 20;
             let message = format!(

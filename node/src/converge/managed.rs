@@ -39,8 +39,9 @@ pub(super) fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
     targets.push(Target::ours(GRUB, grub(plan)));
     targets.push(Target::ours("/etc/ssh/muster_user_ca.pub", Some(format!("{}\n", plan.user_ca.trim()))));
     targets.push(Target::ours("/etc/ssh/muster_principals", Some(format!("{}\n", plan.principal))));
-    let marker = serde_json::to_vec(&plan.marker).map_err(|error| fatal("bad_plan", error.to_string()))?;
-    targets.push(Target::ours("/etc/muster/marker.json", Some(marker)));
+    // Byte for byte as imaging writes it, so that the first converge finds it unchanged.
+    let marker = serde_json::to_string(&plan.marker).map_err(|error| fatal("bad_plan", error.to_string()))?;
+    targets.push(Target::ours("/etc/muster/marker.json", Some(marker + "\n")));
     Ok(targets)
 }
 

@@ -1,10 +1,10 @@
 //! What the repository ships must be usable as it is.
 
-use muster_core::facts::{Disk, DiskTransport, Facts};
+use muster_core::facts::Facts;
 use muster_core::gates::{Limit, lint};
 use muster_core::profiles::HardwareProfile;
 
-use super::bench::{profile, shipped};
+use super::bench::{nvme, profile, shipped};
 
 #[test]
 fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
@@ -27,7 +27,7 @@ fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
 
 #[test]
 fn the_shipped_profile_picks_the_root_disk_of_the_virtual_rack() {
-    let disk = |serial: &str| Disk { serial: Some(serial.into()), transport: DiskTransport::Nvme, ..Disk::default() };
-    let facts = Facts { disks: vec![disk("DATA0001"), disk("ROOT0001")], ..Facts::default() };
-    assert_eq!(profile().root_disk(&facts), Ok("ROOT0001"));
+    let disk = |serial| nvme("nvme", Some(serial));
+    let facts = Facts { disks: vec![disk("MUSTER-NVME-B01"), disk("MUSTER-NVME-A01")], ..Facts::default() };
+    assert_eq!(profile().root_disk(&facts), Ok("MUSTER-NVME-A01"));
 }
