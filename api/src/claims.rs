@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::kind::Kind;
-use crate::object::Labels;
+use crate::object::{Labels, Object, Page};
 
 /// What is claimed: a node by name, or any available node that fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -66,3 +66,8 @@ impl Kind for ClaimSpec {
     const SCHEMA: &'static str = "Claim";
     type Status = ClaimStatus;
 }
+
+/// A claim as it is answered.
+pub type Claim = Object<ClaimSpec, ClaimStatus>;
+/// A page of claims.
+pub type ClaimPage = Page<Claim>;

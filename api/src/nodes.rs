@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::kind::Kind;
+use crate::object::{Object, Page};
 
 /// What is wanted of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -198,3 +199,8 @@ impl Kind for NodeSpec {
     const SCHEMA: &'static str = "Node";
     type Status = NodeStatus;
 }
+
+/// A node as it is answered.
+pub type Node = Object<NodeSpec, NodeStatus>;
+/// A page of nodes.
+pub type NodePage = Page<Node>;

@@ -2,25 +2,25 @@
 //! commits. It never sets a node's state.
 
 pub mod agent; // The agents' listener
-mod agents; // Enrolment of agents
-mod answer; // Successes: JSON, ETag, Location
-mod blobs; // Content-addressed files
-mod claims; // Binding nodes to pools
-mod declared; // The contract that all declared kinds share
-mod document; // JSON from callers
-mod events; // The history, as pages and as a stream
+pub mod agents; // Enrolment of agents
+pub mod answer; // Successes: JSON, ETag, Location
+pub mod blobs; // Content-addressed files
+pub mod claims; // Binding nodes to pools
+pub mod declared; // The contract that all declared kinds share
+pub mod document; // JSON from callers
+pub mod events; // The history, as pages and as a stream
 pub mod extract; // Our own extractors
 pub mod health; // Up, ready, metrics, scrape targets
-mod idempotency; // The same request again has the same effect once
-mod kinds; // What each declared kind adds
-mod nodes; // Registration, actions, facts, history
-mod openapi; // The description of the contract
-mod operations; // What was asked for, and how it stands
-mod paging; // Keyset pages
-mod preconditions; // If-Match and If-None-Match
+pub mod idempotency; // The same request again has the same effect once
+pub mod kinds; // What each declared kind adds
+pub mod nodes; // Registration, actions, facts, history
+pub mod openapi; // The description of the contract
+pub mod operations; // What was asked for, and how it stands
+pub mod paging; // Keyset pages
+pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
-mod tokens; // Tokens of machines
-mod waiting; // Long polls
+pub mod tokens; // Tokens of machines
+pub mod waiting; // Long polls
 
 use std::any::Any;
 use std::time::Duration;
