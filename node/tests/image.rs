@@ -1,5 +1,7 @@
 //! Network to disk, with a real HTTP server that breaks connections, and a file as the disk.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;

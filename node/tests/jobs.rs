@@ -1,5 +1,7 @@
 //! Jobs as real processes: detached, followed, fenced, permitted, killed. Each test has a node of its own under `MUSTER_ROOT`; its disks are files.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
