@@ -223,6 +223,14 @@ impl ArmedHandle {
         self.until(|state| state.as_ref()?.as_ref().err().cloned()).await
     }
 
+    /// For a boot whose report was taken before the agent was restarted: its script and its report are used up, so that another one still fails it.
+    pub fn resume(&self, report: LiveReport) {
+        if let Some(boot) = self.boots.lock().boots.get_mut(&self.id) {
+            boot.script_given = true;
+            boot.report.send_if_modified(|state| state.is_none() && state.replace(Ok(report)).is_none());
+        }
+    }
+
     /// The last thing the machine was seen doing, for "why is this node not moving?".
     pub fn last_seen(&self) -> watch::Receiver<Option<Sighting>> {
         self.sightings.clone()
@@ -300,6 +308,16 @@ pub(super) mod tests {
         assert_eq!(handle.report().await, Ok(report(MAC)));
         assert_eq!(boots.take_report(report(MAC), HERE), Err(ReportRefused::Second));
         assert_eq!(handle.fault().await, BootFault::SecondReport { from: HERE });
+    }
+
+    #[tokio::test]
+    async fn a_boot_resumed_after_a_restart_has_used_up_its_script_and_report() {
+        let boots = ArmedBoots::new();
+        let handle = boots.arm(NodeId::new(), &spec(MAC, HERE)).unwrap();
+        handle.resume(report(MAC));
+        assert_eq!(handle.report().await, Ok(report(MAC)));
+        assert_eq!(boots.take_script(MAC, HERE), ScriptTurn::Spent);
+        assert_eq!(handle.fault().await, BootFault::SecondScript { from: HERE });
     }
 
     #[tokio::test]

@@ -51,7 +51,11 @@ pub(super) async fn run(
     loop {
         let wanted = services(&site.borrow_and_update());
         running.retain(|name, (service, _)| wanted.get(name) == Some(service));
-        health.send_modify(|health| health.retain(|name, _| running.contains_key(name)));
+        health.send_if_modified(|health| {
+            let before = health.len();
+            health.retain(|name, _| running.contains_key(name));
+            health.len() != before
+        });
         for (name, service) in wanted {
             running.entry(name.clone()).or_insert_with(|| {
                 health.send_modify(|health| _ = health.insert(name.clone(), ListenerState::Starting));

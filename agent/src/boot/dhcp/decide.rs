@@ -248,32 +248,51 @@ fn add_network(question: &Question, options: &mut Options) {
     }
 }
 
-/// Names the next thing to load, for an armed machine alone.
+/// Names the next thing to load, for an armed machine alone; tells a PXE ROM that is not armed to leave at once.
 fn add_boot(question: &Question, message: &mut Message) {
-    let Some(file) = question.armed.and_then(|_| boot_file(question)) else { return };
-    let agent = question.segment.subnet.agent_address;
-    message.siaddr = agent;
-    // Old PXE ROMs read the header's field, UEFI and iPXE the options.
-    message.options.set(code::TFTP_SERVER, agent.to_string());
-    message.options.set(code::BOOT_FILE, file.as_bytes());
-    if file.len() < 128 {
-        message.file = file.into_bytes();
+    let client = Client::of(question.request);
+    let authoritative = question.segment.subnet.mode == DhcpMode::Authoritative;
+    if authoritative && matches!(client, Client::Ipxe(_) | Client::Muster(_)) {
+        // Sub-option 176, no-pxedhcp: do not wait for a proxy's offer.
+        message.options.set(code::IPXE, [176, 1, 1]);
     }
-    match Client::of(question.request) {
-        Client::UefiHttp => message.options.set(code::VENDOR_CLASS, "HTTPClient"),
-        // Sub-option 176, no-pxedhcp: do not wait a second for a proxy's offer.
-        Client::Ipxe(_) | Client::Muster(_) if question.segment.subnet.mode == DhcpMode::Authoritative => {
-            message.options.set(code::IPXE, [176, 1, 1]);
+    match question.armed.and_then(|_| boot_file(question, client)) {
+        Some(file) => {
+            let agent = question.segment.subnet.agent_address;
+            message.siaddr = agent;
+            // Old PXE ROMs read the header's field, UEFI and iPXE the options.
+            message.options.set(code::TFTP_SERVER, agent.to_string());
+            message.options.set(code::BOOT_FILE, file.as_bytes());
+            if file.len() < 128 {
+                message.file = file.into_bytes();
+            }
+            if client == Client::UefiHttp {
+                message.options.set(code::VENDOR_CLASS, "HTTPClient");
+            }
         }
-        _ => {}
+        None if authoritative && matches!(client, Client::Pxe(_)) => leave_at_once(&mut message.options),
+        None => {}
     }
 }
 
+/// A PXE menu of one item, "local boot" (type 0), taken without a prompt (PXE 2.1 §2.2.3). Without it UEFI firmware takes an offer that names no
+/// file for none at all, and asks for another minute before it goes on to the disk. iPXE is not told so: it leaves by itself, with the failing
+/// code that makes UEFI go on, while after this menu it would succeed and open the firmware's menu.
+fn leave_at_once(options: &mut Options) {
+    const NAME: &[u8] = b"local disk";
+    let named = NAME.len() as u8;
+    let discovery = [6, 1, 3];
+    let menu = [9, 3 + named, 0, 0, named];
+    let prompt = [10, 1 + named, 0];
+    options.set(code::VENDOR_CLASS, "PXEClient");
+    options.set(code::VENDOR, [&discovery[..], &menu, NAME, &prompt, NAME, &[255]].concat());
+}
+
 /// PXE ROM → our iPXE; any iPXE → the script that puts ours in its place; ours → the agent's script.
-fn boot_file(question: &Question) -> Option<String> {
+fn boot_file(question: &Question, client: Client) -> Option<String> {
     let (agent, port) = (question.segment.subnet.agent_address, question.http_port);
     let base = format!("http://{agent}:{port}/boot/v1");
-    match Client::of(question.request) {
+    match client {
         Client::Os | Client::Foreign(_) => None,
         Client::Pxe(Firmware::Bios) => Some(UNDIONLY.to_owned()),
         Client::Pxe(Firmware::Uefi) => Some(SNPONLY.to_owned()),

@@ -225,6 +225,15 @@ fn beside_another_server_only_an_armed_machine_is_answered_and_never_with_an_add
 }
 
 #[test]
+fn a_pxe_rom_that_is_not_armed_is_told_to_boot_locally() {
+    let mut trial = Trial::new(DhcpMode::Authoritative);
+    for (options, told) in [(BIOS, true), (UEFI, true), (IPXE, false), (MUSTER, false), (UEFI_HTTP, false)] {
+        let offer = trial.ask(&message(Kind::Discover, KNOWN, options)).unwrap();
+        assert_eq!(offer.message.options.get(code::VENDOR_CLASS).is_some(), told, "{options:?}");
+    }
+}
+
+#[test]
 fn off_is_silence() {
     let mut trial = Trial::new(DhcpMode::Off);
     trial.armed = Some(FIXED);
@@ -290,9 +299,12 @@ proptest! {
                 let sent = Message::parse(&reply.message.encode()).unwrap();
                 prop_assert_eq!(sent.siaddr, Ipv4Addr::UNSPECIFIED);
                 prop_assert!(sent.file.is_empty());
-                for code in [code::TFTP_SERVER, code::BOOT_FILE, code::VENDOR, code::VENDOR_CLASS, code::IPXE] {
+                for code in [code::TFTP_SERVER, code::BOOT_FILE] {
                     prop_assert_eq!(sent.options.get(code), None);
                 }
+                // All that a PXE ROM may be told is to leave.
+                let menu = b"\x06\x01\x03\x09\x0d\x00\x00\x0alocal disk\x0a\x0b\x00local disk\xff";
+                prop_assert!(sent.options.get(code::VENDOR).is_none_or(|vendor| vendor == menu));
             }
         }
     }
