@@ -9,7 +9,7 @@ use super::exec::End;
 use super::{Session, SshError};
 
 /// The longest line: a gate run's result holds two 64 KiB tails per gate, escaped.
-const LINE_BYTES: usize = 8 << 20;
+const LINE_BYTES: usize = 16 << 20;
 
 impl Session {
     /// Starts a command whose output is read line by line. There is no deadline here: the caller has one, and a dead connection is noticed

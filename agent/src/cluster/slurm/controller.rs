@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 
 use muster_core::clusters::SlurmNode;
 use tokio::time::Instant;
@@ -29,13 +30,17 @@ impl Controller {
         leaving: Option<&str>,
         watch: &Watch,
     ) -> Result<(), SlurmError> {
-        includes::check(&self.cluster, nodes)?;
-        let _alone = self.writer.lock().await;
+        let _alone = self.membership.writer.lock().await;
+        let newest = self.newest_members();
+        // A newer list was made before the server heard that this node left.
+        let stays = |node: &&SlurmNode| leaving != Some(node.name.as_str());
+        let nodes: Vec<SlurmNode> = newest.as_deref().unwrap_or(nodes).iter().filter(stays).cloned().collect();
+        includes::check(&self.cluster, &nodes)?;
         let wanted: BTreeSet<String> = nodes.iter().map(|node| node.name.clone()).collect();
         let mut gone: BTreeSet<String> = includes::names(&self.cluster)?.difference(&wanted).cloned().collect();
         gone.extend(leaving.map(str::to_owned));
         self.refuse_harm(&gone, leaving).await?;
-        let changed = includes::write(&self.cluster, nodes)?;
+        let changed = includes::write(&self.cluster, &nodes)?;
         if agrees(&self.known_nodes().await?, &wanted, &gone) {
             return if changed { self.reconfigure().await } else { Ok(()) };
         }
@@ -48,6 +53,11 @@ impl Controller {
         self.wait_known(&wanted, &gone, watch).await?;
         // Now the names agree it only makes running slurmds fetch the new list, without which they cannot relay messages to new nodes.
         self.reconfigure().await
+    }
+
+    fn newest_members(&self) -> Option<Arc<[SlurmNode]>> {
+        let newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.as_ref().map(|(_, nodes)| Arc::clone(nodes))
     }
 
     async fn refuse_harm(&self, gone: &BTreeSet<String>, leaving: Option<&str>) -> Result<(), SlurmError> {

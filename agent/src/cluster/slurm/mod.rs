@@ -46,19 +46,29 @@ impl Default for Limits {
 #[derive(Clone, Debug, Default)]
 pub struct Controllers {
     limits: Limits,
-    writers: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
+    memberships: Arc<Mutex<HashMap<String, Arc<Membership>>>>,
+}
+
+/// What this process knows of one directory of included files.
+#[derive(Debug, Default)]
+struct Membership {
+    /// Held while files are written and taken over.
+    writer: tokio::sync::Mutex<()>,
+    /// The newest list seen, with its revision. Jobs overlap: one that waits longer than the next took to arrive must not put its own, older
+    /// list back.
+    newest: Mutex<Option<(i64, Arc<[SlurmNode]>)>>,
 }
 
 impl Controllers {
     pub fn new(limits: Limits) -> Self {
-        Self { limits, writers: Arc::default() }
+        Self { limits, memberships: Arc::default() }
     }
 
     /// A handle on one cluster's controller; nothing is asked yet.
     pub fn open(&self, cluster: &SlurmCluster) -> Controller {
-        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        let writer = Arc::clone(writers.entry(cluster.include_dir.clone()).or_default());
-        Controller { cluster: cluster.clone(), limits: self.limits, writer }
+        let mut memberships = self.memberships.lock().unwrap_or_else(PoisonError::into_inner);
+        let membership = Arc::clone(memberships.entry(cluster.include_dir.clone()).or_default());
+        Controller { cluster: cluster.clone(), limits: self.limits, membership }
     }
 }
 
@@ -67,11 +77,18 @@ impl Controllers {
 pub struct Controller {
     cluster: SlurmCluster,
     limits: Limits,
-    /// Held while files are written and taken over.
-    writer: Arc<tokio::sync::Mutex<()>>,
+    membership: Arc<Membership>,
 }
 
 impl Controller {
+    /// Notes a list of members as of a revision. From here on nothing writes an older one, whatever list it was called with.
+    pub fn note_members(&self, revision: i64, nodes: &[SlurmNode]) {
+        let mut newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if newest.as_ref().is_none_or(|(known, _)| *known <= revision) {
+            *newest = Some((revision, nodes.into()));
+        }
+    }
+
     /// Makes `name` a node that takes jobs: writes `nodes` (all of the cluster's, `name` among them), has them taken over, and waits until the
     /// controller's own view of `name` is clean. Lifts a drain of ours, never anybody else's. Returns that view.
     ///

@@ -40,12 +40,12 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => follow(context, login, Work::Gate(plan.clone())).await,
         // The controller's view is what counts; the node itself was judged by its gates.
-        JobSpec::SlurmAdmit { cluster, nodes, revision: _, name, login: _ } => {
-            slurm::admit(context, cluster, nodes, name).await
+        JobSpec::SlurmAdmit { cluster, nodes, revision, name, login: _ } => {
+            slurm::admit(context, cluster, (*revision, nodes), name).await
         }
         JobSpec::SlurmDrain { cluster, name, reason } => slurm::drain(context, cluster, name, reason).await,
-        JobSpec::SlurmRemove { cluster, nodes, revision: _, name } => {
-            slurm::remove(context, cluster, nodes, name).await
+        JobSpec::SlurmRemove { cluster, nodes, revision, name } => {
+            slurm::remove(context, cluster, (*revision, nodes), name).await
         }
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
     }

@@ -10,10 +10,11 @@ use crate::work::context::JobContext;
 pub(super) async fn admit(
     context: &JobContext,
     cluster: &SlurmCluster,
-    nodes: &[SlurmNode],
+    (revision, nodes): (i64, &[SlurmNode]),
     name: &str,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
+    controller.note_members(revision, nodes);
     let view = controller.admit(nodes, name, &context.watch(context.remaining())).await?;
     Ok(JobResult::Admitted { view: view.to_string() })
 }
@@ -32,10 +33,11 @@ pub(super) async fn drain(
 pub(super) async fn remove(
     context: &JobContext,
     cluster: &SlurmCluster,
-    nodes: &[SlurmNode],
+    (revision, nodes): (i64, &[SlurmNode]),
     name: &str,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
+    controller.note_members(revision, nodes);
     controller.remove(nodes, name, &context.watch(context.remaining())).await?;
     Ok(JobResult::Removed)
 }

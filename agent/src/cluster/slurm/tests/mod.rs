@@ -170,8 +170,14 @@ async fn a_node_joins_works_is_drained_and_leaves_a_real_controller() {
     let early = controller.remove(&[], "n1", &watch).await;
     assert!(matches!(&early, Err(SlurmError::InUse { seen, .. }) if seen.starts_with("IDLE")), "{early:?}");
     let stale = SlurmNode { name: "n2".into(), address: Ipv4Addr::new(127, 0, 0, 2).into(), ..nodes[0].clone() };
-    let stale = controller.admit(&[stale], "n2", &watch).await;
-    assert!(matches!(&stale, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")), "{stale:?}");
+    let stale = [stale];
+    let harmful = controller.admit(&stale, "n2", &watch).await;
+    assert!(matches!(&harmful, Err(SlurmError::WouldRemove { names }) if names.starts_with("n1 (IDLE")), "{harmful:?}");
+    controller.note_members(7, &nodes);
+    controller.note_members(6, &stale);
+    let (short, _) = within(Duration::from_secs(1));
+    let outdated = controller.admit(&stale, "n2", &short).await;
+    assert!(matches!(&outdated, Err(SlurmError::DeadlinePassed { .. })), "an older list is not written: {outdated:?}");
 
     slurm.run("sbatch", &["-w", "n1", "-o", "/dev/null", "--wrap", "sleep 2"]).await;
     slurm.until("squeue", &["-h", "-o", "%T"], "RUNNING").await;
