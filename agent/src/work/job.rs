@@ -20,7 +20,7 @@ const TELL_AFTER: Duration = Duration::from_secs(2);
 
 /// Why a job is over.
 #[derive(Debug)]
-enum End {
+pub(super) enum End {
     Done(Result<JobResult, Failure>),
     /// The server wants it stopped.
     Cancelled,
@@ -75,9 +75,9 @@ fn timed_out(context: &JobContext) -> Failure {
     }
 }
 
-/// Renews until something ends the job. Without an answer for two thirds of the lease, what could act twice stops by itself; what only
-/// follows work that runs on the node goes on, because its successor would find the same work there.
-async fn keep_lease(context: &JobContext) -> End {
+/// Renews until something ends the job. Without an answer for two thirds of the lease, a job that could act a second time beside its successor
+/// stops by itself; the others go on, so that a server away for a minute costs no booting machine its boot.
+pub(super) async fn keep_lease(context: &JobContext) -> End {
     let lease = context.agent.lease;
     let mut heard = Instant::now();
     let mut due = lease / 3;
@@ -101,7 +101,7 @@ async fn keep_lease(context: &JobContext) -> End {
         };
         due = lease / 12;
         tracing::warn!(job = %context.job.id, error = %unheard, "lease not renewed");
-        if heard.elapsed() >= lease * 2 / 3 && !jobs::follows_node(&context.job.spec) {
+        if heard.elapsed() >= lease * 2 / 3 && jobs::acts_unasked(&context.job.spec) {
             let silent = format!(
                 "no word from the server for {} s, so this job stopped acting: {unheard}",
                 heard.elapsed().as_secs()

@@ -51,9 +51,23 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
     }
 }
 
-/// Whether the work goes on at the node without us, so that a successor finds the same work there.
-pub(super) fn follows_node(spec: &JobSpec) -> bool {
-    node_side(spec).is_some()
+/// Whether the job may act without asking the server at that moment: such a job stops when it cannot be sure that it still holds its lease.
+/// The others commit every act with the server first, or follow work on the node that a successor would find there too.
+pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
+    match spec {
+        JobSpec::PowerOff { .. }
+        | JobSpec::Reboot { .. }
+        | JobSpec::SlurmAdmit { .. }
+        | JobSpec::SlurmDrain { .. }
+        | JobSpec::SlurmRemove { .. } => true,
+        JobSpec::BootLive(_)
+        | JobSpec::Inventory { .. }
+        | JobSpec::WriteImage { .. }
+        | JobSpec::BootDisk { .. }
+        | JobSpec::Converge { .. }
+        | JobSpec::Gates { .. }
+        | JobSpec::Wipe { .. } => false,
+    }
 }
 
 /// After a cancellation: the node is told to stop as well.

@@ -1,13 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::wire::agent::{JobResult, Outcome};
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome, Power};
 use tokio_util::sync::CancellationToken;
 
 use super::server::FakeServer;
 use super::{RESULT, agent, log_lines, node, plan, wipe};
 use crate::ssh::sshd::PRINCIPAL;
-use crate::work::job;
+use crate::work::context::JobContext;
+use crate::work::job::{self, End};
 
 const LEASE: Duration = Duration::from_millis(600);
 
@@ -63,4 +65,26 @@ async fn a_job_past_its_time_says_what_it_waited_for() {
     let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else { panic!("a timeout is a failure") };
     assert_eq!((failure.code.as_str(), failure.retryable), ("timeout", true));
     assert!(failure.message.contains("still waiting for SSH on n1 (127.0.0.1:"), "{}", failure.message);
+}
+
+/// The server is gone for good: what could act twice stops before its lease is over, what only follows goes on to its deadline.
+#[tokio::test]
+async fn only_a_job_that_acts_unasked_stops_with_its_lease() {
+    let server = FakeServer::start().await;
+    server.ledger.lock().unwrap().away_for = u32::MAX;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let gone = node("");
+    let login = gone.login(PRINCIPAL);
+    drop(gone);
+    let wiping = wipe(&agent, login.clone(), plan());
+    let reboot = JobSpec::Reboot { power: Power::Manual { person: "ada".into() }, login, permit: PermitId::new() };
+    let rebooting = JobContext::new(Job { spec: reboot, ..wiping.job.clone() }, Arc::clone(&agent));
+    tokio::select! {
+        biased;
+        ended = job::keep_lease(&wiping) => panic!("{ended:?}"),
+        ended = job::keep_lease(&rebooting) => {
+            let End::Done(Err(failure)) = ended else { panic!("{ended:?}") };
+            assert_eq!((failure.code.as_str(), failure.retryable), ("lease_lost", true));
+        }
+    }
 }
