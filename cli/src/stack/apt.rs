@@ -1,0 +1,197 @@
+//! apt in a root of its own: the mirror's index, the image's package state, and nothing of the host's but how it reaches the mirror.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use muster_core::images::ImageManifest;
+use tokio::process::Command;
+
+use super::Versions;
+
+/// One run of apt; downloads of a GPU stack are gigabytes.
+const DEADLINE: Duration = Duration::from_hours(1);
+/// Code names of the releases that images are made of.
+const SUITES: [(&str, &str, &str); 2] = [("debian", "12", "bookworm"), ("debian", "13", "trixie")];
+
+/// A prepared private root.
+#[derive(Debug)]
+pub(super) struct PrivateApt {
+    root: PathBuf,
+    arch: String,
+}
+
+/// Source lines for the image's release: from the given mirror, else what the host's own apt uses, with the image's suite.
+pub(super) async fn sources(image: &ImageManifest, mirror: Option<&str>, keyring: &Path) -> anyhow::Result<String> {
+    let known =
+        SUITES.iter().find(|(os, version, _)| *os == image.os && image.os_version.split('.').next() == Some(version));
+    let (_, _, suite) =
+        known.with_context(|| format!("no mirror layout is known for {} {}", image.os, image.os_version))?;
+    let signed = if keyring.exists() { format!("[signed-by={}] ", keyring.display()) } else { String::new() };
+    if let Some(mirror) = mirror {
+        // A mirror may be given as a whole source line, for repositories of one's own.
+        return Ok(match mirror.starts_with("deb ") {
+            true => format!("{mirror}\n"),
+            false => format!("deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"),
+        });
+    }
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]);
+    let targets = output(command, "apt-get indextargets").await?;
+    let host = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let host = host.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or(suite);
+    let mut lines: Vec<String> = targets
+        .lines()
+        .filter_map(|line| {
+            let (uri, rest) = line.split_once(' ')?;
+            let pocket = rest.strip_prefix(host)?;
+            let ours = [" ", "-updates ", "-security "].iter().any(|known| pocket.starts_with(known));
+            ours.then(|| format!("deb {signed}{uri} {suite}{pocket}"))
+        })
+        .collect();
+    lines.sort();
+    lines.dedup();
+    match lines.is_empty() {
+        true => bail!("the host's apt has no Debian source to derive one from; give one with --mirror"),
+        false => Ok(lines.join("\n") + "\n"),
+    }
+}
+
+impl PrivateApt {
+    /// Makes the root and fetches the index, whose signatures apt checks. With no network an index that is there is used as it is.
+    pub(super) async fn prepare(root: &Path, arch: &str, sources: &str) -> anyhow::Result<Self> {
+        for sub in ["lists/partial", "archives/partial", "cache"] {
+            let path = root.join(sub);
+            std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        }
+        let root = root.canonicalize().with_context(|| root.display().to_string())?;
+        let apt = Self { root, arch: arch.into() };
+        let same = std::fs::read_to_string(apt.root.join("sources.list")).is_ok_and(|present| present == sources);
+        std::fs::write(apt.root.join("sources.list"), sources)?;
+        apt.set_status("")?;
+        let fetched = apt.get(&["-o", "APT::Update::Error-Mode=any", "update"]).await;
+        match fetched {
+            Ok(_) => Ok(apt),
+            Err(error) if same && super::index::read_lists(&apt.lists()).is_ok() => {
+                eprintln!("muster: the package index cannot be refreshed, the one that is there is used: {error:#}");
+                Ok(apt)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn lists(&self) -> PathBuf {
+        self.root.join("lists")
+    }
+
+    /// Where apt put a downloaded package.
+    pub(super) fn archive(&self, name: &str, version: &str, arch: &str) -> PathBuf {
+        self.root.join("archives").join(format!("{name}_{}_{arch}.deb", version.replace(':', "%3a")))
+    }
+
+    /// What is installed, as far as this apt knows.
+    pub(super) fn set_status(&self, status: &str) -> anyhow::Result<()> {
+        let path = self.root.join("status");
+        std::fs::write(&path, status).with_context(|| path.display().to_string())
+    }
+
+    /// The newest version of each package that its sources offer.
+    pub(super) async fn newest(&self, names: &[&str]) -> anyhow::Result<Versions> {
+        let mut command = self.command("apt-cache");
+        command.arg("policy").args(names);
+        let text = output(command, "apt-cache policy").await?;
+        let mut versions = Versions::new();
+        let mut name = "";
+        for line in text.lines() {
+            if let Some(line) = line.strip_suffix(':').filter(|line| !line.starts_with(' ')) {
+                name = line;
+            } else if let Some(candidate) =
+                line.trim().strip_prefix("Candidate: ").filter(|version| *version != "(none)")
+            {
+                versions.insert(name.to_owned(), candidate.to_owned());
+            }
+        }
+        Ok(versions)
+    }
+
+    /// What installing would do, in apt's own words.
+    pub(super) async fn simulate(&self, packages: &Versions, absent: &[String]) -> anyhow::Result<String> {
+        self.install("--simulate", packages, absent).await
+    }
+
+    /// Fetches the packages that installing needs; apt holds each against the signed index.
+    pub(super) async fn download(&self, packages: &Versions, absent: &[String]) -> anyhow::Result<()> {
+        self.install("--download-only", packages, absent).await.map(drop)
+    }
+
+    async fn install(&self, how: &str, packages: &Versions, absent: &[String]) -> anyhow::Result<String> {
+        let targets = targets(packages, absent);
+        // Reinstall: what the image holds already belongs to the bundle all the same.
+        let mut arguments = vec!["-y", "--no-install-recommends", "--allow-downgrades", "--reinstall", how, "install"];
+        arguments.extend(targets.iter().map(String::as_str));
+        self.get(&arguments).await
+    }
+
+    async fn get(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.command("apt-get");
+        command.args(["-q=2"]).args(arguments);
+        output(command, &format!("apt-get {}", arguments.join(" "))).await
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let root = self.root.display();
+        let mut command = Command::new(program);
+        for option in [
+            format!("Dir::Etc::SourceList={root}/sources.list"),
+            "Dir::Etc::SourceParts=/dev/null".to_owned(),
+            "Dir::Etc::Preferences=/dev/null".to_owned(),
+            "Dir::Etc::PreferencesParts=/dev/null".to_owned(),
+            format!("Dir::State={root}"),
+            format!("Dir::State::lists={root}/lists"),
+            format!("Dir::State::status={root}/status"),
+            format!("Dir::State::extended_states={root}/extended_states"),
+            format!("Dir::Cache={root}/cache"),
+            format!("Dir::Cache::archives={root}/archives"),
+            format!("APT::Architecture={}", self.arch),
+            format!("APT::Architectures::={}", self.arch),
+            "APT::Sandbox::User=root".to_owned(),
+            "APT::Keep-Downloaded-Packages=true".to_owned(),
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::GzipIndexes=false".to_owned(),
+            "Acquire::Retries=3".to_owned(),
+            "Acquire::http::Timeout=60".to_owned(),
+        ] {
+            command.arg("-o").arg(option);
+        }
+        command
+    }
+}
+
+fn targets(packages: &Versions, absent: &[String]) -> Vec<String> {
+    let wanted = packages.iter().map(|(name, version)| format!("{name}={version}"));
+    wanted.chain(absent.iter().map(|name| format!("{name}-"))).collect()
+}
+
+/// Standard output of a program that succeeded.
+async fn output(mut command: Command, what: &str) -> anyhow::Result<String> {
+    command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(DEADLINE, command.output()).await;
+    let output =
+        output.with_context(|| format!("{what} did not end within {DEADLINE:?}"))?.with_context(|| what.to_owned())?;
+    match output.status.success() {
+        true => String::from_utf8(output.stdout).with_context(|| format!("{what} printed no UTF-8")),
+        false => {
+            let mut why = String::new();
+            for line in String::from_utf8_lossy(&output.stderr)
+                .lines()
+                .chain(String::from_utf8_lossy(&output.stdout).lines())
+                .take(20)
+            {
+                write!(why, "\n  {line}").expect("writing to a string cannot fail");
+            }
+            bail!("{what} failed ({}):{why}", output.status)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The closure as a flat, offline repository: every file a content-addressed blob, and one more that names them.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use muster_core::values::Digest;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::apt::PrivateApt;
+use super::index::without;
+use super::lock::Resolved;
+use super::{Files, replace};
+
+/// Of the bundle: `{"files": {"Packages": "sha256:…"}}`.
+#[derive(Serialize)]
+struct Description<'a> {
+    files: &'a Files,
+}
+
+/// Writes the blobs; returns the digest of the one that names them. The same closure gives the same blobs, whenever and wherever.
+pub(super) fn write(resolved: &[Resolved], apt: &PrivateApt, blobs: &Path) -> anyhow::Result<Digest> {
+    let mut files = Files::new();
+    for Resolved { package, .. } in resolved {
+        let path = apt.archive(&package.name, &package.version, &package.arch);
+        let (digest, size) = measure(&path)?;
+        if (digest, size) != (package.sha256, package.size) {
+            bail!(
+                "{}: {size} bytes with {digest}, the signed index says {} with {}",
+                path.display(),
+                package.size,
+                package.sha256
+            );
+        }
+        let blob = blobs.join("sha256").join(digest.hex());
+        if !std::fs::metadata(&blob).is_ok_and(|held| held.len() == size) {
+            replace(&blob, &mut File::open(&path).with_context(|| path.display().to_string())?)?;
+        }
+        if files.insert(package.filename.clone(), digest).is_some() {
+            bail!("two packages would both be {}", package.filename);
+        }
+    }
+    let packages = render_packages(resolved);
+    let release = render_release(&packages);
+    for (name, text) in [("Packages", packages), ("Release", release)] {
+        files.insert(name.into(), put(blobs, text.as_bytes())?);
+    }
+    put(blobs, &serde_json::to_vec(&Description { files: &files })?)
+}
+
+/// The repository's index: the mirror's own words on each package, with our file names.
+fn render_packages(resolved: &[Resolved]) -> String {
+    let stanza = |Resolved { package, stanza }: &Resolved| {
+        let kept = without(stanza, &["Filename", "MD5sum", "SHA1", "SHA512", "Description-md5"]);
+        format!("{kept}Filename: {}\n\n", package.filename)
+    };
+    resolved.iter().map(stanza).collect()
+}
+
+/// Signed by nobody: nodes hold every package against the lock. The date is fixed, so that the same closure stays the same bytes.
+fn render_release(packages: &str) -> String {
+    let digest = Digest::of(packages.as_bytes()).hex();
+    format!(
+        "Origin: Muster\nLabel: Muster\nDate: Thu, 01 Jan 1970 00:00:00 UTC\nDescription: the packages of one stack\nSHA256:\n {digest} {} Packages\n",
+        packages.len()
+    )
+}
+
+fn put(blobs: &Path, bytes: &[u8]) -> anyhow::Result<Digest> {
+    let digest = Digest::of(bytes);
+    replace(&blobs.join("sha256").join(digest.hex()), &mut &*bytes)?;
+    Ok(digest)
+}
+
+/// Digest and size of a file of any size.
+fn measure(path: &Path) -> anyhow::Result<(Digest, u64)> {
+    let mut file = File::open(path).with_context(|| path.display().to_string())?;
+    let (mut hasher, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
+    loop {
+        let read = file.read(&mut buffer).with_context(|| path.display().to_string())?;
+        if read == 0 {
+            return Ok((Digest(hasher.finalize().into()), size));
+        }
+        hasher.update(&buffer[..read]);
+        size += read as u64;
+    }
+}

@@ -1,0 +1,115 @@
+//! From wanted packages to the whole closure: what apt would install over the image, and nothing else.
+
+use anyhow::{Context as _, bail};
+use muster_core::images::ImageManifest;
+use muster_core::stacks::LockedPackage;
+use muster_core::values::Digest;
+
+use super::Versions;
+use super::apt::PrivateApt;
+use super::index::{Index, PackageId, field};
+
+/// A package of the closure and what the signed index says of it.
+#[derive(Clone, Debug)]
+pub(super) struct Resolved {
+    pub(super) package: LockedPackage,
+    pub(super) stanza: String,
+}
+
+/// Wanted packages with exact versions: their own, or the newest.
+pub(super) async fn exact(packages: &Versions, update: bool, apt: &PrivateApt) -> anyhow::Result<Versions> {
+    let open: Vec<&str> =
+        packages.iter().filter(|(_, version)| *version == "*").map(|(name, _)| name.as_str()).collect();
+    if !update {
+        return match open.is_empty() {
+            true => Ok(packages.clone()),
+            false => bail!("{} have no exact version; write one, or take the newest with --update", open.join(", ")),
+        };
+    }
+    let names: Vec<&str> = packages.keys().map(String::as_str).collect();
+    let newest = apt.newest(&names).await?;
+    let missing: Vec<&str> = names.into_iter().filter(|name| !newest.contains_key(*name)).collect();
+    match missing.is_empty() {
+        true => Ok(newest),
+        false => bail!("the mirror does not offer {}", missing.join(", ")),
+    }
+}
+
+/// The closure, sorted by name: wanted packages always, so that a node which lost one gets it back, and of the others those the image lacks.
+pub(super) async fn resolve(
+    packages: &Versions,
+    absent: &[String],
+    image: &ImageManifest,
+    apt: &PrivateApt,
+    index: &Index,
+) -> anyhow::Result<Vec<Resolved>> {
+    let forecast = apt.simulate(packages, absent).await?;
+    let mut ids = Vec::new();
+    for line in forecast.lines() {
+        if let Some(installed) = line.strip_prefix("Inst ") {
+            ids.push(inst(installed).with_context(|| format!("apt printed {line:?}"))?);
+        } else if let Some(removed) = line.strip_prefix("Remv ").or(line.strip_prefix("Purg ")) {
+            let name = removed.split(' ').next().unwrap_or_default();
+            if !absent.iter().any(|absent| absent == name) {
+                bail!("the stack would remove {name} from the image; name it in `absent` if that is meant");
+            }
+        }
+    }
+    ids.sort();
+    ids.dedup();
+    for (name, version) in packages {
+        let there = image.packages.iter().any(|package| package.name == *name && package.version == *version);
+        if !there && !ids.iter().any(|id| id.name == *name && id.version == *version) {
+            bail!("apt resolved no {name} {version}, and the image does not hold it");
+        }
+    }
+    ids.into_iter().map(|id| resolved(id, index)).collect()
+}
+
+/// The packages alone, as they stand in the lock.
+pub(super) fn packages(resolved: &[Resolved]) -> Vec<LockedPackage> {
+    resolved.iter().map(|resolved| resolved.package.clone()).collect()
+}
+
+/// `runc [1.0] (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])`, without and with what is installed now.
+fn inst(line: &str) -> Option<PackageId> {
+    let name = line.split([' ', ':']).next()?.to_owned();
+    let inside = line.split_once('(')?.1.rsplit_once(')')?.0;
+    let version = inside.split(' ').next()?.to_owned();
+    let arch = inside.rsplit_once('[')?.1.strip_suffix(']')?.to_owned();
+    Some(PackageId { name, version, arch })
+}
+
+fn resolved(id: PackageId, index: &Index) -> anyhow::Result<Resolved> {
+    let PackageId { name, version, arch } = id.clone();
+    let stanza = index.get(&id).with_context(|| format!("the index has no {name} {version} {arch}"))?.clone();
+    let size = field(&stanza, "Size").and_then(|size| size.parse().ok());
+    let size = size.with_context(|| format!("the index gives no size for {name}"))?;
+    let sha256: Option<Digest> = field(&stanza, "SHA256").and_then(|hex| format!("sha256:{hex}").parse().ok());
+    let sha256 = sha256.with_context(|| format!("the index gives no SHA-256 for {name}"))?;
+    // As in a mirror's pool: an epoch is no part of the file's name, where its colon would need escaping.
+    let plain = version.split_once(':').map_or(version.as_str(), |(_, plain)| plain);
+    let filename = format!("{name}_{plain}_{arch}.deb");
+    Ok(Resolved { package: LockedPackage { name, version, arch, size, sha256, filename }, stanza })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_apt_would_install() {
+        let id = |name: &str, version: &str, arch: &str| {
+            Some(PackageId { name: name.into(), version: version.into(), arch: arch.into() })
+        };
+        assert_eq!(
+            inst("runc (1.1.5+ds1-1+deb12u1 Debian:12.11/stable [amd64])"),
+            id("runc", "1.1.5+ds1-1+deb12u1", "amd64")
+        );
+        let upgrade =
+            "libc6 [2.36-9] (2.36-9+deb12u10 Debian:12.11/stable, Debian-Security:12/stable-security [amd64]) []";
+        assert_eq!(inst(upgrade), id("libc6", "2.36-9+deb12u10", "amd64"));
+        assert_eq!(inst("adduser (3.134 Debian:12 [all])"), id("adduser", "3.134", "all"));
+        assert_eq!(inst("nonsense"), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! The whole of `stack lock` against a small mirror of our own, by the real apt; then a real apt installs from the bundle alone.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+
+/// A mirror, an image and a stack in a temporary directory.
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+/// name, version, architecture, dependencies
+const OFFERED: [(&str, &str, &str, &str); 6] = [
+    ("base", "1.0", "amd64", ""),
+    ("tool", "0.9-1", "amd64", ""),
+    ("tool", "1.0-1", "amd64", "libtool (>= 2:2.0), base"),
+    ("libtool", "2:2.0-1+b1", "amd64", "data"),
+    ("data", "5", "all", ""),
+    ("nosy", "1", "amd64", ""),
+];
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mirror = dir.path().join("mirror");
+        std::fs::create_dir(&mirror).unwrap();
+        let mut packages = String::new();
+        for (name, version, arch, depends) in OFFERED {
+            packages += &build(dir.path(), &mirror, (name, version, arch, depends));
+        }
+        let digest = Digest::of(packages.as_bytes()).hex();
+        let date = "Date: Thu, 01 Jan 2026 00:00:00 UTC";
+        std::fs::write(mirror.join("Release"), format!("{date}\nSHA256:\n {digest} {} Packages\n", packages.len()))
+            .unwrap();
+        std::fs::write(mirror.join("Packages"), packages).unwrap();
+        let manifest = serde_json::json!({
+            "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "kernel": "6.1",
+            "digest": Digest::of(b"image"), "size": 1, "raw_digest": Digest::of(b"raw"), "raw_size": 1,
+            "packages": [
+                {"name": "base", "version": "1.0", "arch": "amd64"},
+                {"name": "nosy", "version": "1", "arch": "amd64"},
+                {"name": "unoffered", "version": "7", "arch": "amd64"},
+            ],
+            "partitions": {"esp": 1, "root": 2},
+        });
+        std::fs::write(dir.path().join("manifest.json"), manifest.to_string()).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    async fn lock(&self, stack: &str, update: bool, into: &str) -> anyhow::Result<StackSpec> {
+        std::fs::write(self.path("stack.toml"), stack).unwrap();
+        let args = LockArgs {
+            stack: self.path("stack.toml"),
+            image: self.path("manifest.json"),
+            status: None,
+            update,
+            mirror: Some(format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())),
+            keyring: PathBuf::new(),
+            cache: self.path(into).join("apt"),
+            blobs: self.path(into).join("blobs"),
+            out: self.path(into).join("stack.toml"),
+        };
+        lock_stack(&args).await
+    }
+}
+
+/// Builds one package; returns its stanza.
+fn build(dir: &Path, mirror: &Path, (name, version, arch, depends): (&str, &str, &str, &str)) -> String {
+    let tree = dir.join("tree");
+    std::fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+    let mut control =
+        format!("Package: {name}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: nobody <n@example.org>\n");
+    if !depends.is_empty() {
+        writeln!(control, "Depends: {depends}").unwrap();
+    }
+    std::fs::write(tree.join("DEBIAN/control"), format!("{control}Description: test\n")).unwrap();
+    let file = format!("pool-{name}-{}.deb", version.replace(':', "-"));
+    let deb = mirror.join(&file);
+    let built = Command::new("dpkg-deb").args(["--root-owner-group", "--build"]).arg(&tree).arg(&deb).output().unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let bytes = std::fs::read(&deb).unwrap();
+    let digest = Digest::of(&bytes).hex();
+    format!("{control}Filename: {file}\nSize: {}\nSHA256: {digest}\nDescription: test\n more words\n\n", bytes.len())
+}
+
+const STACK: &str =
+    "version = \"1\"\nimage = \"debian-12\"\nabsent = [\"nosy\"]\n[packages]\ntool = \"*\"\nbase = \"*\"\n";
+
+#[tokio::test]
+async fn locks_the_whole_closure_and_makes_a_repository_that_apt_installs_from() {
+    let bench = Bench::new();
+    let locked = bench.lock(STACK, true, "one").await.unwrap();
+    assert_eq!(locked.packages["tool"], "1.0-1", "the newest is written into the stack");
+    let lock = locked.lock.as_ref().unwrap();
+    let names: Vec<_> =
+        lock.packages.iter().map(|package| (package.name.as_str(), package.filename.as_str())).collect();
+    let wanted = [
+        ("base", "base_1.0_amd64.deb"),
+        ("data", "data_5_all.deb"),
+        ("libtool", "libtool_2.0-1+b1_amd64.deb"),
+        ("tool", "tool_1.0-1_amd64.deb"),
+    ];
+    assert_eq!(names, wanted, "the wanted ones, and what the image lacks for them");
+
+    let published: StackSpec = toml::from_str(&read(&bench.path("one/stack.toml")).unwrap()).unwrap();
+    assert_eq!(published, locked);
+    let again = bench.lock(&read(&bench.path("one/stack.toml")).unwrap(), false, "two").await.unwrap();
+    assert_eq!((again.bundle, again.lock), (locked.bundle, locked.lock.clone()), "the same, made elsewhere");
+
+    install_from_bundle(&bench, &locked).await;
+}
+
+/// Lays the bundle out as the agent serves it, and asks a fresh apt that knows nothing else.
+async fn install_from_bundle(bench: &Bench, locked: &StackSpec) {
+    let blobs = bench.path("one/blobs/sha256");
+    let bundle = std::fs::read(blobs.join(locked.bundle.unwrap().hex())).unwrap();
+    assert_eq!(Digest::of(&bundle), locked.bundle.unwrap());
+    let document: serde_json::Value = serde_json::from_slice(&bundle).unwrap();
+    let served = bench.path("served");
+    std::fs::create_dir(&served).unwrap();
+    for (name, digest) in document["files"].as_object().unwrap() {
+        let digest: Digest = digest.as_str().unwrap().parse().unwrap();
+        let bytes = std::fs::read(blobs.join(digest.hex())).unwrap();
+        assert_eq!(Digest::of(&bytes), digest, "{name}");
+        std::fs::write(served.join(name), bytes).unwrap();
+    }
+    let source = format!("deb [trusted=yes] copy:{} /\n", served.display());
+    let node = apt::PrivateApt::prepare(&bench.path("node"), "amd64", &source).await.unwrap();
+    let forecast = node.simulate(&locked.packages, &[]).await.unwrap();
+    assert_eq!(forecast.matches("Inst ").count(), 4, "{forecast}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_locked_says_why() {
+    let bench = Bench::new();
+    let says = async |stack: &str, update: bool| format!("{:#}", bench.lock(stack, update, "three").await.unwrap_err());
+    assert!(says(STACK, false).await.contains("base, tool have no exact version"));
+    let gone = says("version = \"1\"\nimage = \"debian-12\"\n[packages]\ntool = \"1.0-9\"\n", false).await;
+    assert!(gone.contains("1.0-9"), "{gone}");
+    let unknown = says("version = \"1\"\nimage = \"debian-12\"\n[packages]\nnothing = \"*\"\n", true).await;
+    assert!(unknown.contains("nothing"), "{unknown}");
+    let image = says("version = \"1\"\nimage = \"other\"\n", false).await;
+    assert!(image.contains("over image \"other\""), "{image}");
+    assert!(!bench.path("three/stack.toml").exists(), "nothing half-made is left");
+}
+
+#[tokio::test]
+async fn a_downloaded_package_that_is_not_the_indexed_one_is_refused() {
+    let bench = Bench::new();
+    bench.lock(STACK, true, "one").await.unwrap();
+    let deb = bench.path("mirror/pool-tool-1.0-1.deb");
+    let mut bytes = std::fs::read(&deb).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&deb, bytes).unwrap();
+    let refused = bench.lock(STACK, true, "two").await.unwrap_err();
+    assert!(format!("{refused:#}").contains("tool"), "{refused:#}");
+}
+
+#[test]
+fn the_reference_stack_is_one() {
+    let spec: StackSpec = toml::from_str(include_str!("../../../stacks/cpu-slurm.toml")).unwrap();
+    assert!(
+        spec.packages.values().all(|version| version == "*"),
+        "versions belong to the lock made for a site's mirror"
+    );
+    assert!(spec.files.iter().all(|file| !muster_core::stacks::MANAGED.contains(&file.path.as_str())));
+}
