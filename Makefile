@@ -28,8 +28,8 @@ images: build
 	images/debian-12/build
 
 stack: images
-	target/debug/muster stack lock stacks/cpu-slurm.toml --manifest $(CACHE)/debian-12/manifest.json \
-		--dpkg-status $(CACHE)/debian-12/dpkg-status --out $(STACK) --blobs $(BUNDLE)
+	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --image $(CACHE)/debian-12/manifest.json \
+		--status $(CACHE)/debian-12/dpkg-status --cache $(CACHE)/stack/apt --out $(STACK) --blobs $(BUNDLE)
 
 lint: deps
 	cargo fmt --all --check

@@ -9,7 +9,7 @@ use super::{Each, Gate, Limit, Op, Suite};
 /// A week: longer than any soak.
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 /// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk.
-pub const VARIABLES: [&str; 6] = ["agent_address", "agent_url", "address", "hostname", "each", "scratch"];
+pub const VARIABLES: [&str; 7] = ["agent_address", "agent_url", "iperf_port", "address", "hostname", "each", "scratch"];
 
 /// Every reason why a suite must not be used, as `gate: what is wrong`; empty when there is none.
 pub fn lint(suite: &Suite) -> Vec<String> {

@@ -32,7 +32,8 @@ pub fn send(url: &str, report: &LiveReport) -> Result<(), Failure> {
             "already_reported",
             "SOMEBODY ELSE REPORTED WITH THIS BOOT'S NONCE: the agent does not trust this boot, and neither should you",
         )),
-        Err(ureq::Error::StatusCode(status @ (400 | 401 | 403 | 404 | 410 | 422))) => {
+        // 404 is not final: an agent that was restarted knows the nonce again as soon as it has its job back.
+        Err(ureq::Error::StatusCode(status @ (400 | 401 | 403 | 410 | 422))) => {
             Err(fatal("report_failed", format!("{target} refuses our report: {status}")))
         }
         Err(error) => Err(retryable("report_failed", format!("{target}: {error}"))),

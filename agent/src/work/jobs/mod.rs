@@ -5,6 +5,7 @@
 
 mod boot_disk; // Into the installed OS
 mod boot_live; // Into the live image
+mod gates; // The suite, with a peer for its network gate
 mod identity; // Whether a machine is the one we mean
 mod inventory; // What the node has
 pub(super) mod node_job; // Work that muster-node does, followed
@@ -38,7 +39,7 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             follow(context, login, Work::Converge(plan.clone())).await
         }
         JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
-        JobSpec::Gates { login, plan } => follow(context, login, Work::Gate(plan.clone())).await,
+        JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
         // The controller's view is what counts; the node itself was judged by its gates.
         JobSpec::SlurmAdmit { cluster, nodes, revision, name, login: _ } => {
             slurm::admit(context, cluster, (*revision, nodes), name).await
