@@ -1,5 +1,7 @@
 //! Claims: one node bound to one pool. Deleting a claim releases the node.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use muster_core::claims::ClaimState;
 use muster_core::values::Name;
@@ -8,7 +10,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::kind::Kind;
-use crate::object::{Labels, Object, Page};
+use crate::object::{Object, Page};
 
 /// What is claimed: a node by name, or any available node that fits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -20,7 +22,7 @@ pub struct ClaimSpec {
     pub node: Option<String>,
     /// Labels the node must have; the server picks. `{}` is any node.
     #[serde(default)]
-    pub selector: Option<Labels>,
+    pub selector: Option<BTreeMap<String, String>>,
 }
 
 /// `POST /v1/claims`.

@@ -20,8 +20,8 @@ pub struct Object<Spec, Status = NoStatus> {
     /// The path of this object.
     #[serde(rename = "self")]
     pub link: String,
-    pub labels: Labels,
-    pub annotations: Labels,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
     /// As the client wrote it, value for value.
     pub spec: Spec,
     pub status: Status,
@@ -40,9 +40,9 @@ pub struct NoStatus {}
 #[serde(deny_unknown_fields)]
 pub struct Draft<Spec> {
     #[serde(default)]
-    pub labels: Labels,
+    pub labels: BTreeMap<String, String>,
     #[serde(default)]
-    pub annotations: Labels,
+    pub annotations: BTreeMap<String, String>,
     pub spec: Spec,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use http::StatusCode;
-use muster_api::claims::{Claim, CreateClaim};
+use muster_api::claims::CreateClaim;
 use muster_api::problem::Problem;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ const ROUNDS: usize = 20;
 /// Binds a node to a pool: the one that is named, or any available one that fits.
 #[utoipa::path(post, path = "/v1/claims", tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = CreateClaim, responses(
-    (status = 201, description = "Bound; the work is the operation in its status", body = Claim),
+    (status = 201, description = "Bound; the work is the operation in its status", body = ref("#/components/schemas/Claim")),
     (status = 409, description = "No such node is available", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
 ))]

@@ -4,7 +4,7 @@ mod create;
 mod release;
 
 use axum::extract::State;
-use muster_api::claims::{Claim, ClaimPage, ClaimStatus};
+use muster_api::claims::ClaimStatus;
 use muster_api::object::{Labels, Object, Page};
 use muster_api::problem::Problem;
 use muster_core::claims::ClaimState;
@@ -43,7 +43,7 @@ struct ClaimsQuery {
 
 /// Claims that hold a node, by name.
 #[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
-    (status = 200, description = "The page", body = ClaimPage),
+    (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
 ))]
 async fn list_claims(State(app): State<App>, _: Viewer, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
     let pool = query.pool.as_deref();
@@ -57,7 +57,7 @@ async fn list_claims(State(app): State<App>, _: Viewer, Query(query): Query<Clai
 
 /// One claim: by name while it holds a node, by id for ever.
 #[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id")), responses(
-    (status = 200, description = "The claim; its generation is the ETag", body = Claim),
+    (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn get_claim(State(app): State<App>, _: Viewer, Path(claim): Path<String>) -> Result<Answer, Error> {

@@ -1,11 +1,11 @@
 //! The OpenAPI description of a declared kind, built for the generic handlers: the derive works for handlers that are not generic.
 
 use muster_api::kind::Kind;
-use muster_api::object::{Draft, Object, Page};
+use muster_api::object::{Draft, Object};
 use utoipa::openapi::path::{HttpMethod, Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, Paths};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{Object as Plain, Schema, SchemaType, Type};
-use utoipa::openapi::{Content, RefOr, Required, ResponseBuilder};
+use utoipa::openapi::schema::{Array, Object as Plain, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::{Content, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{IntoParams as _, PartialSchema, ToSchema};
 
 use super::Declared;
@@ -13,16 +13,26 @@ use crate::http::paging::ListQuery;
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// The schemas of a kind, and its paths: the collection and one object.
-pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
-    let mut schemas = Schemas::new();
+/// The schemas of a kind: its object, what a client writes, a page, and everything they are made of.
+pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
+    let mut schemas = vec![(K::name().into_owned(), K::schema()), (K::Status::name().into_owned(), K::Status::schema())];
+    K::schemas(&mut schemas);
+    K::Status::schemas(&mut schemas);
     <Object<K, K::Status> as ToSchema>::schemas(&mut schemas);
-    <Draft<K> as ToSchema>::schemas(&mut schemas);
     let named = |suffix: &str| format!("{}{suffix}", K::SCHEMA);
     schemas.push((named(""), <Object<K, K::Status> as PartialSchema>::schema()));
     schemas.push((named("Draft"), <Draft<K> as PartialSchema>::schema()));
-    schemas.push((named("Page"), <Page<Object<K, K::Status>> as PartialSchema>::schema()));
+    let page = ObjectBuilder::new()
+        .property("items", Array::new(Ref::from_schema_name(K::SCHEMA)))
+        .required("items")
+        .property("next_page_token", text())
+        .description(Some("One page. The token is absent on the last one."));
+    schemas.push((named("Page"), page.into()));
+    schemas
+}
 
+/// The schemas of a kind, and its paths: the collection and one object.
+pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
     let mut collection = Paths::new();
     let path = format!("/v1/{}", K::COLLECTION);
     collection.add_path_operation(&path, vec![HttpMethod::Get], list::<K>());
@@ -32,7 +42,7 @@ pub(super) fn kind<K: Declared>() -> (Schemas, [Paths; 2]) {
     one.add_path_operation(&path, vec![HttpMethod::Put], put::<K>());
     one.add_path_operation(&path, vec![HttpMethod::Patch], patch::<K>());
     one.add_path_operation(&path, vec![HttpMethod::Delete], delete::<K>());
-    (schemas, [collection, one])
+    (schemas::<K>(), [collection, one])
 }
 
 fn list<K: Kind>() -> Operation {
@@ -142,5 +152,5 @@ fn problem(description: &str) -> utoipa::openapi::Response {
 }
 
 fn referring(schema: &str) -> Content {
-    Content::new(Some(utoipa::openapi::Ref::from_schema_name(schema)))
+    Content::new(Some(Ref::from_schema_name(schema)))
 }

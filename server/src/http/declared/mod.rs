@@ -1,7 +1,7 @@
 //! Declared kinds: documents that people write and the engine reads. One contract holds for all of them, so one set of handlers serves them;
 //! what differs (references, rules, secrets, status) is said by the kind in `http/kinds/`.
 
-mod describe;
+pub(in crate::http) mod describe;
 mod read;
 mod write;
 

@@ -1,7 +1,7 @@
 //! Reading nodes.
 
 use axum::extract::State;
-use muster_api::nodes::{Node, NodePage, Why};
+use muster_api::nodes::Why;
 use muster_api::object::Page;
 use muster_api::problem::Problem;
 
@@ -16,7 +16,7 @@ use crate::http::paging::{ListQuery, Position};
 
 /// A page of nodes, by name.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(
-    (status = 200, description = "The page", body = NodePage),
+    (status = 200, description = "The page", body = ref("#/components/schemas/NodePage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_nodes(
@@ -43,7 +43,7 @@ pub(super) async fn list_nodes(
 
 /// One node, by name or id.
 #[utoipa::path(get, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "The node; its generation is the ETag", body = Node),
+    (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn get_node(State(app): State<App>, _: Viewer, Path(node): Path<String>) -> Result<Answer, Error> {

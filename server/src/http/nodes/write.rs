@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use muster_api::nodes::{Node, NodePower, NodeSpec};
+use muster_api::nodes::{NodePower, NodeSpec};
 use muster_api::object::Draft;
 use muster_api::problem::Problem;
 use muster_core::ids::{NodeId, ObjectId};
@@ -27,9 +27,9 @@ use crate::http::{document, wake};
 
 /// Registers a node, or replaces what is wanted of it.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
-    request_body = Draft<NodeSpec>, responses(
-    (status = 200, description = "Replaced, or as it was", body = Node),
-    (status = 201, description = "Registered", body = Node),
+    request_body = ref("#/components/schemas/NodeDraft"), responses(
+    (status = 200, description = "Replaced, or as it was", body = ref("#/components/schemas/Node")),
+    (status = 201, description = "Registered", body = ref("#/components/schemas/Node")),
     (status = 409, description = "A serial, MAC or address is taken, or the node is claimed", body = Problem, content_type = "application/problem+json"),
     (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
@@ -53,7 +53,7 @@ pub(super) async fn put_node(
 /// Applies a JSON merge patch (RFC 7396) to labels, annotations and spec.
 #[utoipa::path(patch, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")),
     request_body(content = Value, content_type = "application/merge-patch+json"), responses(
-    (status = 200, description = "Changed, or as it was", body = Node),
+    (status = 200, description = "Changed, or as it was", body = ref("#/components/schemas/Node")),
     (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
 ))]

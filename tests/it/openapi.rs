@@ -1,0 +1,36 @@
+//! The description of the contract is checked in: a change to it is seen in review.
+
+use std::path::Path;
+
+/// `UPDATE_OPENAPI=1 cargo nextest run -p muster-tests openapi` writes it anew.
+#[test]
+fn the_checked_in_description_is_the_servers() {
+    let mut description = serde_json::to_string_pretty(&muster_server::http::description()).unwrap();
+    description.push('\n');
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &description).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == description, "docs/openapi.json is not the server's: set UPDATE_OPENAPI=1 and run this test again");
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_operation_has_a_name() {
+    let description = serde_json::to_value(muster_server::http::description()).unwrap();
+    let text = description.to_string();
+    let mut rest = text.as_str();
+    while let Some((_, after)) = rest.split_once("\"$ref\":\"#") {
+        let (pointer, next) = after.split_once('"').unwrap();
+        assert!(description.pointer(pointer).is_some(), "{pointer} leads nowhere");
+        rest = next;
+    }
+    let mut names = std::collections::BTreeSet::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let name = operation["operationId"].as_str().unwrap_or_default();
+            assert!(name.contains('_') && names.insert(name.to_owned()), "{method} {path}: {name:?}");
+        }
+    }
+}

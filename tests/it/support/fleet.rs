@@ -1,0 +1,103 @@
+//! A small fleet to work with: everything a claim needs, and nodes that are available.
+
+use serde_json::{Value, json};
+
+use super::server::{Caller, Server};
+
+/// A digest that is as good as any.
+pub(crate) fn digest(of: &str) -> String {
+    muster_core::values::Digest::of(of.as_bytes()).to_string()
+}
+
+pub(crate) fn rack() -> Value {
+    json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 20_000 } })
+}
+
+pub(crate) fn subnet() -> Value {
+    json!({ "spec": { "site": "lab", "network": "10.77.0.0/24", "agent_address": "10.77.0.1", "mode": "authoritative" } })
+}
+
+pub(crate) fn profile() -> Value {
+    json!({ "spec": {
+        "model": "virtual", "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
+        "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": 300,
+    }})
+}
+
+pub(crate) fn image() -> Value {
+    json!({ "spec": {
+        "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "digest": digest("image"),
+        "size": 1000, "raw_digest": digest("raw"), "raw_size": 4000, "kernel": "6.1.0-1-amd64", "packages": [],
+        "partitions": { "esp": 1, "root": 2 },
+    }})
+}
+
+pub(crate) fn stack() -> Value {
+    json!({ "spec": {
+        "version": "1", "image": "debian-12", "packages": { "chrony": "4.3-2" },
+        "lock": { "image_digest": digest("image"), "arch": "amd64", "packages": [] },
+    }})
+}
+
+/// The suite that ships, made small.
+pub(crate) fn suite() -> Value {
+    json!({ "spec": { "name": "smoke", "version": "1", "gates": [{
+        "id": "node.profile", "title": "Facts fit the profile", "stage": "inventory", "timeout_s": 30, "parser": "facts",
+        "criteria": [{ "metric": "profile.misses", "op": "==", "limit": 0, "unit": "misses" }],
+        "finding": "The machine is not what was bought.",
+    }]}})
+}
+
+pub(crate) fn cluster() -> Value {
+    json!({ "spec": {
+        "kind": "slurm", "site": "lab", "conf": "/etc/slurm/slurm.conf", "include_dir": "/etc/slurm", "partition": "gpu",
+        "address": "10.77.0.1",
+    }})
+}
+
+pub(crate) fn pool() -> Value {
+    json!({ "spec": { "image": "debian-12", "stack": "base", "suite": "smoke", "cluster": "slurm" } })
+}
+
+/// A node of the first rack; its MACs and address come from its number.
+pub(crate) fn node(number: u8) -> Value {
+    json!({ "labels": { "parity": if number.is_multiple_of(2) { "even" } else { "odd" } }, "spec": {
+        "site": "lab", "rack": "r1", "rack_unit": 1, "profile": "virtual",
+        "power": { "redfish": { "bmc": { "address": format!("10.78.0.{number}"), "credential": "bmc" } } },
+        "macs": [{ "mac": format!("52:54:00:00:00:{number:02x}"), "subnet": "prov", "address": format!("10.77.0.{}", 10 + number) }],
+    }})
+}
+
+/// Declares all that a node needs.
+pub(crate) async fn declare(admin: &Caller) {
+    for (path, body) in [
+        ("/v1/sites/lab", json!({ "spec": {} })),
+        ("/v1/racks/r1", rack()),
+        ("/v1/subnets/prov", subnet()),
+        ("/v1/hardware_profiles/virtual", profile()),
+        ("/v1/credentials/bmc", json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } })),
+        ("/v1/images/debian-12", image()),
+        ("/v1/stacks/base", stack()),
+        ("/v1/clusters/slurm", cluster()),
+    ] {
+        admin.put(path, &body).await.expect(201);
+    }
+}
+
+/// Declares a suite and a pool as well.
+pub(crate) async fn declare_pool(admin: &Caller) {
+    declare(admin).await;
+    admin.put("/v1/suites/smoke", &suite()).await.expect(201);
+    admin.put("/v1/pools/gpu", &pool()).await.expect(201);
+}
+
+/// Registers nodes `n1`… and puts them where inspection would leave them; the engine has its own tests.
+pub(crate) async fn available(server: &Server, admin: &Caller, count: u8) {
+    for number in 1..=count {
+        admin.put(&format!("/v1/nodes/n{number}"), &node(number)).await.expect(201);
+    }
+    sqlx::query("UPDATE nodes SET state = 'available', wish = NULL, operation_id = NULL")
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+}

@@ -1,0 +1,199 @@
+//! One private Postgres per test process, and a database per test. The cluster is a copy of one that was made and migrated once per schema:
+//! a test process starts in a fraction of a second. A small shell outlives the process just long enough to stop the server and remove its
+//! files, however the process ended.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use muster_core::values::Digest;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
+
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const TEMPLATE: &str = "muster_template";
+/// Reads until the test process is gone, whatever ended it, then stops the server and removes its files.
+const KEEPER: &str = r#"trap '' INT TERM HUP
+dir=$1; shift
+"$@" &
+server=$!
+read -r _
+kill -INT "$server"
+wait "$server"
+rm -rf "$dir""#;
+
+/// The running server; the pipe's end is what keeps it.
+struct Running {
+    socket_dir: PathBuf,
+    _keeper: ChildStdin,
+}
+
+static RUNNING: OnceLock<Running> = OnceLock::new();
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+/// A migrated, empty database that nobody else has.
+pub(crate) async fn database() -> PgPool {
+    let running = RUNNING.get_or_init(|| {
+        std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic")
+    });
+    let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+    let mut admin = connect(&running.socket_dir, "postgres").await.expect("Postgres was seen to answer");
+    admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))).await.unwrap();
+    PgPoolOptions::new()
+        .max_connections(20)
+        .acquire_timeout(Duration::from_secs(20))
+        .connect_with(options(&running.socket_dir, &name))
+        .await
+        .unwrap()
+}
+
+fn options(socket_dir: &Path, database: &str) -> PgConnectOptions {
+    PgConnectOptions::new().socket(socket_dir).username("muster").database(database).disable_statement_logging()
+}
+
+async fn connect(socket_dir: &Path, database: &str) -> sqlx::Result<PgConnection> {
+    PgConnection::connect_with(&options(socket_dir, database)).await
+}
+
+fn start() -> Running {
+    let template = template();
+    let dir = tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep();
+    copy(&template, &dir.join("data"));
+    run(&dir)
+}
+
+/// Starts the server of a directory, under its keeper, and waits until it answers.
+fn run(dir: &Path) -> Running {
+    own(dir);
+    let log = File::create(dir.join("postgres.log")).unwrap();
+    let data = dir.join("data");
+    let mut server = unprivileged("postgres");
+    server.push("-D".into());
+    server.push(data.display().to_string());
+    server.push("-k".into());
+    server.push(dir.display().to_string());
+    let settings = [
+        "listen_addresses=",
+        "fsync=off",
+        "full_page_writes=off",
+        "synchronous_commit=off",
+        "shared_buffers=32MB",
+        "max_connections=200",
+        "autovacuum=off",
+        "jit=off",
+    ];
+    for setting in settings {
+        server.extend(["-c".to_owned(), setting.to_owned()]);
+    }
+    let mut keeper = Command::new("sh")
+        .args(["-c", KEEPER, "keeper"])
+        .arg(dir)
+        .args(server)
+        .stdin(Stdio::piped())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .current_dir("/")
+        .spawn()
+        .unwrap();
+    let running = Running { socket_dir: dir.to_path_buf(), _keeper: keeper.stdin.take().unwrap() };
+    let deadline = Instant::now() + START_TIMEOUT;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    while let Err(error) = runtime.block_on(connect(dir, "postgres")) {
+        let mut text = String::new();
+        File::open(dir.join("postgres.log")).unwrap().read_to_string(&mut text).unwrap();
+        assert!(Instant::now() < deadline, "Postgres does not answer: {error}\n{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running
+}
+
+/// A stopped cluster with the migrated template database; made by the first test process that needs it.
+fn template() -> PathBuf {
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(migrations).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let schema: Vec<u8> = files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect();
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pg-{}", &Digest::of(&schema).hex()[..16]));
+    let lock = File::create(place.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if !place.exists() {
+        // Under a socket directory of its own: the path of a target directory may be too long for a socket's.
+        let work = tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep();
+        own(&work);
+        let mut init = unprivileged("initdb");
+        init.extend(["-D", "data", "-A", "trust", "-U", "muster", "-E", "UTF8", "--no-sync"].map(str::to_owned));
+        init.extend(["--locale".to_owned(), "C.UTF-8".to_owned()]);
+        let output = Command::new(&init[0]).args(&init[1..]).current_dir(&work).output().unwrap();
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        let running = run(&work);
+        migrate(&running.socket_dir);
+        let data = work.join("data");
+        let mut stop = unprivileged("pg_ctl");
+        stop.extend(["stop", "-m", "fast", "-D"].map(str::to_owned));
+        stop.push(data.display().to_string());
+        let output = Command::new(&stop[0]).args(&stop[1..]).current_dir("/").output().unwrap();
+        assert!(output.status.success(), "pg_ctl: {}", String::from_utf8_lossy(&output.stderr));
+        let partial = place.with_extension("partial");
+        std::fs::remove_dir_all(&partial).ok();
+        copy(&data, &partial);
+        std::fs::rename(&partial, &place).unwrap();
+    }
+    place
+}
+
+fn migrate(socket_dir: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut admin = connect(socket_dir, "postgres").await.unwrap();
+        admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {TEMPLATE}"))).await.unwrap();
+        let mut conn = connect(socket_dir, TEMPLATE).await.unwrap();
+        muster_server::MIGRATOR.run(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+    });
+}
+
+/// `cp -a`: keeps owner and modes, and shares blocks where the file system can.
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status().unwrap();
+    assert!(status.success(), "cp {} {}", from.display(), to.display());
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").is_ok_and(|itself| itself.uid() == 0)
+}
+
+/// Gives a directory to the user that Postgres runs as.
+fn own(dir: &Path) {
+    if is_root() {
+        let status = Command::new("chown").arg("postgres:").arg(dir).status().unwrap();
+        assert!(status.success(), "chown {}", dir.display());
+    }
+}
+
+/// A program of Postgres and how to start it: it refuses to run as root.
+fn unprivileged(program: &str) -> Vec<String> {
+    let mut argv: Vec<String> = Vec::new();
+    if is_root() {
+        argv.extend(["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"].map(str::to_owned));
+    }
+    argv.push(binary(program));
+    argv
+}
+
+/// Debian keeps Postgres's programs out of the PATH.
+fn binary(program: &str) -> String {
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin").join(program))
+        .filter(|path| path.exists())
+        .collect();
+    versions.sort();
+    versions.pop().map_or_else(|| program.to_owned(), |path| path.display().to_string())
+}

@@ -1,0 +1,171 @@
+//! The real router over a database of the test's own.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use jiff::{SignedDuration, Timestamp};
+use muster_api::tokens::Role;
+use muster_core::clock::Clock;
+use muster_server::app::App;
+use muster_server::auth::tokens;
+use muster_server::db;
+use muster_server::keys::{Keys, MasterKey};
+use reqwest::Method;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::{Notify, watch};
+use tower::ServiceExt as _;
+
+use super::postgres;
+
+/// When every test begins.
+pub(crate) const START: &str = "2026-01-05T08:00:00Z";
+
+/// A server without listeners, engine and tasks: a test calls them.
+pub(crate) struct Server {
+    pub(crate) app: App,
+    router: Router,
+    _blobs: TempDir,
+}
+
+/// An answer, read whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    /// Fails the test unless the status is this one; the body says why.
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
+    /// The stable code of a refusal, and the pointer of its first fault.
+    pub(crate) fn problem(&self) -> (u16, &str, &str) {
+        let text = |pointer| self.body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        (self.status, text("/code"), text("/errors/0/pointer"))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// Somebody who calls the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    router: Router,
+    token: Option<String>,
+    headers: HeaderMap,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        let pool = postgres::database().await;
+        let clock = Clock::manual(START.parse::<Timestamp>().unwrap());
+        let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
+        let blobs = tempfile::tempdir().unwrap();
+        let app = App {
+            pool,
+            clock,
+            keys: Arc::new(keys),
+            blobs: Arc::new(blobs.path().to_path_buf()),
+            wake_engine: Arc::new(Notify::new()),
+            wake_agents: Arc::new(Notify::new()),
+            wake_readers: Arc::new(watch::channel(0).0),
+        };
+        Self { router: muster_server::http::router(app.clone()), app, _blobs: blobs }
+    }
+
+    /// A caller with a token of the role.
+    pub(crate) async fn caller(&self, role: Role) -> Caller {
+        let minted = tokens::mint();
+        let now = self.app.clock.now();
+        let token = db::tokens::NewToken {
+            id: minted.id,
+            name: format!("{}-{}", role.as_str(), minted.id),
+            hash: minted.hash,
+            role: role.as_str(),
+            created_at: now,
+            expires_at: now + SignedDuration::from_hours(24),
+        };
+        db::tokens::insert(&mut self.app.pool.acquire().await.unwrap(), &token).await.unwrap();
+        self.with(Some(minted.secret.reveal().to_owned()))
+    }
+
+    pub(crate) async fn admin(&self) -> Caller {
+        self.caller(Role::Admin).await
+    }
+
+    /// A caller without a token.
+    pub(crate) fn nobody(&self) -> Caller {
+        self.with(None)
+    }
+
+    /// A caller with this text as its token.
+    pub(crate) fn with(&self, token: Option<String>) -> Caller {
+        Caller { router: self.router.clone(), token, headers: HeaderMap::new() }
+    }
+}
+
+impl Caller {
+    /// The same caller with one more header on its next calls.
+    pub(crate) fn header(&self, name: &str, value: &str) -> Self {
+        let mut caller = self.clone();
+        caller.headers.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        caller
+    }
+
+    /// The same caller, expecting this generation.
+    pub(crate) fn expecting(&self, generation: i64) -> Self {
+        self.header("if-match", &format!("\"{generation}\""))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, Vec::new()).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Reply {
+        self.json(Method::PUT, path, body).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.json(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
+        self.json(Method::PATCH, path, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.send(Method::DELETE, path, Vec::new()).await
+    }
+
+    pub(crate) async fn json(&self, method: Method, path: &str, body: &Value) -> Reply {
+        self.header("content-type", "application/json").send(method, path, body.to_string().into_bytes()).await
+    }
+
+    /// A request with these bytes as its body.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Reply {
+        let mut request = axum::http::Request::builder().method(method).uri(path);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let response = self.router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, 64 << 20).await.unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Reply { status: parts.status.as_u16(), headers: parts.headers, body, text }
+    }
+}
