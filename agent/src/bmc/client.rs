@@ -134,6 +134,7 @@ impl Bmc {
         let what = format!("{method} {path}");
         let _turn = slot.turn(limits.spacing).await;
         slot.may_log_in(*credentials)?;
+        let changes = method != Method::GET;
         let mut request = http.request(method, format!("{base}{path}")).basic_auth(user, Some(password.reveal()));
         if let Some(body) = body {
             request = request.json(body);
@@ -142,6 +143,11 @@ impl Bmc {
             request = request.header(IF_MATCH, etag);
         }
         let mut response = request.send().await.map_err(|error| self.no_answer(&what, &error))?;
+        if changes && response.status().is_success() {
+            // It is accepted. Whatever the rest of the answer is, it must not make a deed look undone.
+            slot.note_login();
+            return Ok(Answer { body: Value::Null, etag: None, wants_etag: false });
+        }
         let bytes = self.body(&what, &mut response).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -172,11 +178,14 @@ impl Bmc {
         }
         let root = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source()).last();
         let why = root.map_or_else(String::new, |root| shortened(&root.to_string()));
+        // rustls ends some of its errors with a link to its manual.
+        let why = why.split(": https://").next().unwrap_or_default().to_owned();
+        let call = what.to_owned();
         match () {
             () if error.is_connect() => BmcError::Unreachable { why },
-            () if error.is_timeout() => BmcError::Timeout { call: what.into(), after: self.inner.limits.call },
+            () if error.is_timeout() => BmcError::Timeout { call, why: format!("within {:?}", self.inner.limits.call) },
             () if error.is_body() || error.is_decode() => BmcError::Garbage { what: format!("{what}: {why}") },
-            () => BmcError::Unreachable { why: format!("{what}: {why}") },
+            () => BmcError::Timeout { call, why: format!("the connection ended: {why}") },
         }
     }
 }

@@ -7,10 +7,11 @@ use muster_core::values::Digest;
 /// A BMC call that did not do what it was for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BmcError {
+    /// It was sent, and what became of it is unknown: the deadline passed, or the connection ended before an answer.
     #[error(
-        "the BMC gave no answer to {call} within {after:?}; whether it acted is unknown: look at the power state before asking again"
+        "the BMC gave no answer to {call} ({why}); whether it acted is unknown: look at the power state before asking again"
     )]
-    Timeout { call: String, after: Duration },
+    Timeout { call: String, why: String },
     #[error("the BMC cannot be reached: {why}; check its network, its address and that it is powered")]
     Unreachable { why: String },
     #[error(
