@@ -41,7 +41,7 @@ lock_recipe() {
 
 # files_digest PATH...: one digest over the content of files and folders, blind to times.
 files_digest() {
-    find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed "s#  $IMAGES/#  #" | sha256sum | cut -d' ' -f1
+    find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sed -E "s#  ($IMAGES|$WORK)/#  #" | sha256sum | cut -d' ' -f1
 }
 
 # unchanged KEY FILE...: true when the last build had this key and its results are still there.
@@ -95,10 +95,12 @@ private_apt() {
 }
 
 # apt_update: makes the private apt ready and refreshes its index when it is older than a day. With no network an
-# index that is there is used as it is.
+# index that is there is used as it is. Takes the lock of $CACHE/apt, which apt_fetch gives back.
 apt_update() {
     local root="$CACHE/apt/$SUITE"
     mkdir -p "$root/state/lists/partial" "$root/cache" "$CACHE/apt/archives/partial"
+    exec 8>"$CACHE/apt/.lock"
+    flock --wait 1800 8 || die "another download has held the apt cache for half an hour"
     : >"$root/state/status"
     apt_sources >"$root/sources.new"
     [ -s "$root/sources.new" ] || die "the host's apt has no Debian source to derive one from; set MIRROR="
@@ -117,14 +119,14 @@ apt_update() {
     fi
 }
 
+# apt_has PACKAGE: whether the sources have it.
+apt_has() { private_apt --print-uris download "$1" >/dev/null 2>&1; }
+
 # apt_fetch LIST TARGET...: resolves the targets (and all they depend on, from nothing) and downloads the packages.
 # Writes LIST: one line "sha256  file" per package, sorted by file, naming files in $CACHE/apt/archives.
 apt_fetch() {
     local list=$1
     shift
-    mkdir -p "$CACHE/apt"
-    exec 8>"$CACHE/apt/.lock"
-    flock --wait 1800 8 || die "another download has held the apt cache for half an hour"
     apt_update
     # Asked of an empty archive, else what has been downloaded would be left out.
     mkdir -p "$CACHE/apt/none/partial"
@@ -141,7 +143,7 @@ apt_fetch() {
 # A .deb is an ar archive; its first member's header carries the time at bytes 24 to 36.
 newest_build() {
     awk '{print $2}' "$1" | while read -r file; do
-        tail -c +25 "$CACHE/apt/archives/$file" | head -c 12
+        head -c 36 "$CACHE/apt/archives/$file" | tail -c 12
         echo
     done | sort -n | tail -n 1 | tr -d ' '
 }

@@ -227,6 +227,14 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
     write("client.conf", &format!("{conf}AuthInfo=socket={}\n", dir.join("munge.socket").display()))?;
     write("gres.conf", "Include muster-gres.conf\n")?;
     write("topology.conf", "Include muster-topology.conf\n")?;
+    // What an agent runs after it changed the list of nodes: the controller ends, and its supervisor starts it again.
+    let hook = etc.join("restart-slurmctld");
+    let client_conf = etc.join("client.conf");
+    write(
+        "restart-slurmctld",
+        &format!("#!/bin/sh\nSLURM_CONF='{}' exec scontrol shutdown slurmctld\n", client_conf.display()),
+    )?;
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).map_err(io("set the hook's mode"))?;
     for name in INCLUDED {
         if !etc.join(name).exists() {
             write(name, "# No node yet.\n")?;
