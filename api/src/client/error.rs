@@ -13,7 +13,7 @@ pub enum ClientError {
     Problem(Box<Problem>),
     /// No answer: the server is away, or the connection broke. What was asked for may have happened.
     #[error("the server cannot be reached: {}", causes(.0))]
-    Unreachable(#[source] reqwest::Error),
+    Unreachable(reqwest::Error),
     /// An answer that is not from a Muster server, or from a proxy before it.
     #[error("unexpected answer {status}: {body}")]
     Unexpected { status: u16, body: String },

@@ -1,0 +1,137 @@
+//! `muster apply`: documents from files, in the order in which kinds build on each other.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use muster_api::client::{ClientError, Precondition};
+use muster_api::kind;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Session;
+
+/// The largest file, in bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// What to apply.
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArgs {
+    /// Files of documents; `-` is standard input.
+    #[arg(short, long = "file", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// One document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    labels: Option<Value>,
+    #[serde(default)]
+    annotations: Option<Value>,
+    spec: Value,
+}
+
+pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()> {
+    let mut documents = Vec::new();
+    for file in &args.files {
+        let text = read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+        documents.extend(parse(&text).with_context(|| file.display().to_string())?);
+    }
+    let mut ordered = Vec::new();
+    for document in documents {
+        let word = document.kind.replace('-', "_");
+        let order = kind::COLLECTIONS.iter().position(|(kind, _)| *kind == word);
+        let order = order.ok_or_else(|| ClientError::Usage(format!("{:?} is no kind", document.kind)))?;
+        ordered.push((order, document));
+    }
+    ordered.sort_by_key(|(order, _)| *order);
+    for (order, document) in ordered {
+        let (kind, collection) = kind::COLLECTIONS[order];
+        let told = apply(session, kind, collection, &document).await;
+        println!("{told}", told = told.with_context(|| format!("{kind} {}", document.name))?);
+    }
+    Ok(())
+}
+
+fn read(file: &PathBuf) -> anyhow::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let source: Box<dyn std::io::Read> = match file.to_str() {
+        Some("-") => Box::new(std::io::stdin()),
+        _ => Box::new(std::fs::File::open(file)?),
+    };
+    source.take(LARGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// YAML is a superset of JSON: one reader serves both.
+fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for (at, part) in serde_yaml_ng::Deserializer::from_str(text).enumerate() {
+        let value = Value::deserialize(part).with_context(|| format!("document {}", at + 1))?;
+        match value {
+            Value::Null => {}
+            Value::Array(items) => {
+                for item in items {
+                    documents.push(serde_json::from_value(item).with_context(|| format!("document {}", at + 1))?);
+                }
+            }
+            one => documents.push(serde_json::from_value(one).with_context(|| format!("document {}", at + 1))?),
+        }
+    }
+    Ok(documents)
+}
+
+async fn apply(session: &Session, kind: &str, collection: &str, document: &Document) -> anyhow::Result<String> {
+    let path = [collection, document.name.as_str()];
+    let before = match session.client.get_value(&path, &[]).await {
+        Ok(object) => object["generation"].as_i64(),
+        Err(error) if error.status() == Some(404) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let name = &document.name;
+    if collection == "claims" {
+        if before.is_some() {
+            return Ok(format!("claim {name} is there"));
+        }
+        session.client.post_value(&["claims"], &json!({ "name": name, "spec": document.spec })).await?;
+        return Ok(format!("claim {name} created"));
+    }
+    let mut body = json!({ "spec": document.spec });
+    for (member, value) in [("labels", &document.labels), ("annotations", &document.annotations)] {
+        if let Some(value) = value {
+            body[member] = value.clone();
+        }
+    }
+    let precondition = before.map_or(Precondition::Absent, Precondition::Generation);
+    let after = session.client.put_value(&path, &body, precondition).await?;
+    let verb = match (before, after["generation"].as_i64()) {
+        (None, _) => "created",
+        (before, after) if before == after => "unchanged",
+        _ => "changed",
+    };
+    Ok(format!("{kind} {name} {verb}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_read_from_yaml_and_json() {
+        let yaml =
+            "kind: site\nname: lab\nspec: {}\n---\n---\nkind: rack\nname: r1\nlabels: {row: a}\nspec:\n  units: 42\n";
+        let names = |text| parse(text).unwrap().iter().map(|document| document.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(yaml), ["lab", "r1"]);
+        assert_eq!(
+            names(r#"[{"kind": "site", "name": "a", "spec": {}}, {"kind": "site", "name": "b", "spec": {}}]"#),
+            ["a", "b"]
+        );
+        assert!(parse("kind: site\nname: lab\ncolour: red\nspec: {}").is_err());
+        assert!(parse("kind: [").is_err());
+    }
+}

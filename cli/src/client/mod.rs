@@ -1,0 +1,93 @@
+//! The verbs that are clients of the API, like any other client: nothing here knows the database or a node.
+
+mod apply; // Documents from files
+mod claims; // muster claim
+mod connection; // Which server, as whom
+mod events; // muster event
+pub(crate) mod exit; // Exit codes
+mod kinds; // muster get, delete, rack, site
+mod nodes; // muster node
+mod operations; // muster operation
+mod output; // Tables, JSON, YAML
+mod progress; // Waiting for operations, visibly
+mod tokens; // muster token
+mod uploads; // muster blob
+
+use clap::{Args, Subcommand};
+use muster_api::client::Client;
+use muster_core::clock::Clock;
+
+use self::connection::Connection;
+use self::output::Output;
+
+/// What every client verb takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// What a verb works with.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) output: Output,
+    pub(crate) clock: Clock,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientVerb {
+    /// Nodes: list, look at, ask for actions.
+    #[command(subcommand)]
+    Node(nodes::NodeVerb),
+    /// Racks.
+    #[command(subcommand)]
+    Rack(kinds::RackVerb),
+    /// Sites and their agents.
+    #[command(subcommand)]
+    Site(kinds::SiteVerb),
+    /// Claims: bind nodes to pools, give them back.
+    #[command(subcommand)]
+    Claim(claims::ClaimVerb),
+    /// Operations: what was asked for, and how it stands.
+    #[command(subcommand)]
+    Operation(operations::OperationVerb),
+    /// The history.
+    #[command(subcommand)]
+    Event(events::EventVerb),
+    /// Tokens of machines.
+    #[command(subcommand)]
+    Token(tokens::TokenVerb),
+    /// Images and bundles, by digest.
+    #[command(subcommand)]
+    Blob(uploads::BlobVerb),
+    /// Show objects of any kind.
+    Get(kinds::GetArgs),
+    /// Remove an object of any declared kind, or unregister a node.
+    Delete(kinds::DeleteArgs),
+    /// Create or replace what files declare: documents of {kind, name, labels, annotations, spec} in YAML or JSON.
+    Apply(apply::ApplyArgs),
+}
+
+/// Runs a verb.
+///
+/// # Errors
+/// What the server refused, or why it was not reached; [`exit::code`] tells them apart.
+pub(crate) async fn run(common: Common, verb: ClientVerb) -> anyhow::Result<()> {
+    let session = Session { client: common.connection.client()?, output: common.output, clock: Clock::System };
+    match verb {
+        ClientVerb::Node(verb) => nodes::run(&session, verb).await,
+        ClientVerb::Rack(verb) => kinds::racks(&session, verb).await,
+        ClientVerb::Site(verb) => kinds::sites(&session, verb).await,
+        ClientVerb::Claim(verb) => claims::run(&session, verb).await,
+        ClientVerb::Operation(verb) => operations::run(&session, verb).await,
+        ClientVerb::Event(verb) => events::run(&session, verb).await,
+        ClientVerb::Token(verb) => tokens::run(&session, verb).await,
+        ClientVerb::Blob(verb) => uploads::run(&session, verb).await,
+        ClientVerb::Get(args) => kinds::get(&session, args).await,
+        ClientVerb::Delete(args) => kinds::delete(&session, args).await,
+        ClientVerb::Apply(args) => apply::run(&session, args).await,
+    }
+}

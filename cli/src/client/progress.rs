@@ -1,0 +1,160 @@
+//! Waiting for operations: bars on a terminal, plain lines in a pipe. A server that is away for a while is waited for.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::bail;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use muster_api::client::{Client, ClientError};
+use muster_api::operations::{Operation, OperationState};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::output::clean;
+
+const LOOK: Duration = Duration::from_secs(1);
+/// How many operations are followed at once.
+const MOST: usize = 200;
+
+/// Follows operations until all are done.
+///
+/// # Errors
+/// When one ends otherwise than well, or `timeout` passes.
+pub(crate) async fn follow(client: &Client, operations: &[Uuid], timeout: Duration) -> anyhow::Result<()> {
+    if operations.len() > MOST {
+        return Err(ClientError::Usage(format!("at most {MOST} operations are waited for at once")).into());
+    }
+    let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+    let mut following = JoinSet::new();
+    for id in operations {
+        let view = View::new(bars.as_ref());
+        following.spawn(follow_one(client.clone(), *id, view, Instant::now() + timeout));
+    }
+    let mut failed = Vec::new();
+    while let Some(ended) = following.join_next().await {
+        let operation = ended??;
+        if operation.state != OperationState::Succeeded {
+            failed.push(sentence(&operation));
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", failed.join("\n")),
+    }
+}
+
+async fn follow_one(client: Client, id: Uuid, mut view: View, deadline: Instant) -> Result<Operation, ClientError> {
+    loop {
+        let last = match client.operation(id).await {
+            Ok(operation) => {
+                view.show(&operation);
+                if operation.done {
+                    view.end(&operation);
+                    return Ok(operation);
+                }
+                operation.progress.message
+            }
+            Err(error) if error.away() => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        if Instant::now() >= deadline {
+            return Err(ClientError::TimedOut(format!("operation {id} is not done: {last}")));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// How an operation ended, in one line.
+pub(crate) fn sentence(operation: &Operation) -> String {
+    let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
+    let why = operation.error.as_ref().map_or(operation.progress.message.as_str(), |error| error.message.as_str());
+    let line = format!("{} {target}: {}", operation.kind, operation.state.as_str());
+    clean(&if why.is_empty() { line } else { format!("{line} ({why})") })
+}
+
+/// What is shown of one operation.
+enum View {
+    Bar(ProgressBar),
+    /// The line that was printed last.
+    Lines(String),
+}
+
+impl View {
+    fn new(bars: Option<&MultiProgress>) -> Self {
+        let Some(bars) = bars else { return Self::Lines(String::new()) };
+        let style = ProgressStyle::with_template("{spinner} {prefix} [{bar:20}] {wide_msg}");
+        let bar = ProgressBar::new(100).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self::Bar(bars.add(bar))
+    }
+
+    fn show(&mut self, operation: &Operation) {
+        let progress = &operation.progress;
+        let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
+        let step = progress.step.as_deref().unwrap_or("");
+        match self {
+            Self::Bar(bar) => {
+                bar.set_prefix(clean(&format!("{target} {}", operation.kind)));
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a percentage is 0 to 100"
+                )]
+                bar.set_position(progress.percent.unwrap_or(0.0) as u64);
+                bar.set_message(clean(&format!("{step} {}", progress.message)));
+            }
+            Self::Lines(last) => {
+                let line = clean(&format!(
+                    "{target} {} {}: {step} {}",
+                    operation.kind,
+                    operation.state.as_str(),
+                    progress.message
+                ));
+                if line != *last {
+                    eprintln!("{line}");
+                    *last = line;
+                }
+            }
+        }
+    }
+
+    fn end(&self, operation: &Operation) {
+        match self {
+            Self::Bar(bar) => bar.abandon_with_message(sentence(operation)),
+            Self::Lines(_) => eprintln!("{}", sentence(operation)),
+        }
+    }
+}
+
+/// `90s`, `15m`, `2h`.
+///
+/// # Errors
+/// When it is none of these.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration such as 90s, 15m or 2h");
+    let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3600),
+        _ => None,
+    };
+    seconds.filter(|seconds| *seconds <= 7 * 24 * 3600).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        for bad in ["", "5", "m", "5d", "-1s", "99999999999999999999s", "1000h"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `muster blob`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use muster_api::client::ClientError;
+use muster_core::values::Digest;
+use sha2::{Digest as _, Sha256};
+
+use super::Session;
+
+/// What can be done with blobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlobVerb {
+    /// Upload files and print their digests. What the server has is not sent again.
+    Put { files: Vec<PathBuf> },
+}
+
+pub(super) async fn run(session: &Session, verb: BlobVerb) -> anyhow::Result<()> {
+    let BlobVerb::Put { files } = verb;
+    for file in files {
+        let path = file.clone();
+        let digest = tokio::task::spawn_blocking(move || digest(&path)).await??;
+        session.client.upload_blob(digest, &file).await?;
+        println!("{digest} {}", file.display());
+    }
+    Ok(())
+}
+
+fn digest(path: &Path) -> Result<Digest, ClientError> {
+    let unreadable = |source| ClientError::File { path: path.display().to_string(), source };
+    let mut file = std::fs::File::open(path).map_err(unreadable)?;
+    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer).map_err(unreadable)? {
+            0 => return Ok(Digest(hasher.finalize().into())),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}

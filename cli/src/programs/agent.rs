@@ -1,0 +1,62 @@
+//! `muster agent`: acts for one site.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use muster_agent::boot::BootPorts;
+use muster_agent::work::AgentOptions;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use tokio_util::sync::CancellationToken;
+
+/// Options of an agent.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AgentArgs {
+    /// The server's agent listener: `http://10.0.0.5:8081`.
+    #[arg(long, env = "MUSTER_AGENT_SERVER")]
+    pub server: String,
+    /// A file that holds the agent's token and nothing else.
+    #[arg(long, env = "MUSTER_AGENT_TOKEN_FILE")]
+    pub token_file: PathBuf,
+    /// Blobs, and the last site configuration.
+    #[arg(long, default_value = "/var/lib/muster-agent")]
+    pub data_dir: PathBuf,
+    #[command(flatten)]
+    pub loaders: Loaders,
+}
+
+/// What an agent hands to nodes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Loaders {
+    /// Directory with Muster's iPXE: `undionly.kpxe` and `snponly.efi`.
+    #[arg(long, env = "MUSTER_IPXE_DIR", default_value = "/usr/share/muster/ipxe")]
+    pub ipxe_dir: PathBuf,
+    /// The static muster-node that installed systems get.
+    #[arg(long, env = "MUSTER_NODE_BINARY", default_value = "/usr/share/muster/muster-node")]
+    pub muster_node: PathBuf,
+}
+
+/// Runs until cancelled.
+///
+/// # Errors
+/// When it cannot start, or another process took over its site.
+pub async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+    let token = tokio::fs::read_to_string(&args.token_file)
+        .await
+        .with_context(|| format!("the token file {} cannot be read", args.token_file.display()))?;
+    let options = options(&args.server, Secret::new(token.trim()), args.data_dir, &args.loaders);
+    Ok(muster_agent::work::run(options, cancel).await?)
+}
+
+/// An agent's options with the ports that firmware expects.
+pub fn options(server: &str, token: Secret, data_dir: PathBuf, loaders: &Loaders) -> AgentOptions {
+    AgentOptions {
+        server_url: server.to_owned(),
+        token,
+        data_dir,
+        ipxe_dir: loaders.ipxe_dir.clone(),
+        muster_node: loaders.muster_node.clone(),
+        ports: BootPorts::default(),
+        clock: Clock::System,
+    }
+}

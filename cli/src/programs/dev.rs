@@ -1,0 +1,115 @@
+//! `muster dev`: server, agent and a private Postgres in one process. For a laptop, a lab, and the demo; the parts are the real ones.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use muster_core::values::Secret;
+use muster_server::app::App;
+use muster_server::db;
+use muster_server::keys::{Create, MasterKey};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use super::agent::{Loaders, options};
+use super::migrate::Database;
+use super::postgres::Postgres;
+use super::server::{Serve, build, serve};
+use super::{bootstrap, migrate};
+
+/// Options of the all-in-one.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DevArgs {
+    #[command(flatten)]
+    pub serve: Serve,
+    #[command(flatten)]
+    pub loaders: Loaders,
+    /// The site the agent acts for; it starts once that site is declared. Without it no agent runs.
+    #[arg(long)]
+    pub site: Option<String>,
+    /// Run only the private Postgres, for programs started by themselves.
+    #[arg(long)]
+    pub postgres_only: bool,
+}
+
+/// Runs until cancelled. The first time, writes `token` (an API token) and `password` (of the user admin) into the data directory, mode 0600.
+///
+/// # Errors
+/// When a part cannot start.
+pub async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+    let dir = std::path::absolute(&args.serve.data_dir)?;
+    std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+    let mut postgres = Postgres::start(&dir.join("postgres")).await?;
+    let url = postgres.url();
+    let ran = tokio::select! {
+        ran = run_on(&url, args, &dir, cancel.clone()) => ran,
+        ended = postgres.ended() => Err(anyhow::anyhow!("postgres ended: {ended:?}")),
+    };
+    postgres.stop().await;
+    ran
+}
+
+async fn run_on(url: &str, args: DevArgs, dir: &Path, cancel: CancellationToken) -> anyhow::Result<()> {
+    let database = Database { database_url: url.to_owned() };
+    let pool = database.connect().await?;
+    muster_server::MIGRATOR.run(&pool).await.context("migrate the schema")?;
+    let now = muster_core::clock::Clock::System.now();
+    if !dir.join("password").exists() {
+        let password = hex_of::<9>();
+        bootstrap::password(&pool, "admin", Secret::new(password.clone()), now).await?;
+        write_secret(&dir.join("password"), &password)?;
+        MasterKey::load(&dir.join("master.key"), Create::WhenMissing)?;
+        let token = bootstrap::token(&pool, &format!("dev-{}", hex_of::<4>()), now).await?;
+        write_secret(&dir.join("token"), token.reveal())?;
+    }
+    if args.postgres_only {
+        println!("{url}");
+        cancel.cancelled().await;
+        return Ok(());
+    }
+    println!("http://{} (user admin, password in {})", args.serve.listen, dir.join("password").display());
+    let serving = Serve { key_file: dir.join("master.key"), ..args.serve.clone() };
+    let app = build(&serving, migrate::Database::connect(&database).await?, Create::WhenMissing).await?;
+    let agent = agent(app.clone(), args, dir.to_path_buf(), cancel.clone());
+    tokio::try_join!(serve(app, &serving, cancel), agent)?;
+    Ok(())
+}
+
+/// Starts the agent once its site is declared.
+async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken) -> anyhow::Result<()> {
+    let Some(site) = args.site else { return Ok(()) };
+    let token = loop {
+        if let Some(token) = enrol(&app.pool, &site).await? {
+            break token;
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    };
+    let server = format!("http://{}", args.serve.agent_listen);
+    let options = options(&server, token, dir.join("agent"), &args.loaders);
+    Ok(muster_agent::work::run(options, cancel).await?)
+}
+
+/// Enrols this process as the site's agent; `None` while the site is not declared.
+async fn enrol(pool: &PgPool, site: &str) -> anyhow::Result<Option<Secret>> {
+    let mut tx = pool.begin().await?;
+    let Some(site) = db::agents::find_site(&mut tx, site).await? else { return Ok(None) };
+    let minted = muster_server::auth::tokens::mint_agent();
+    db::agents::insert(&mut tx, site, &format!("dev-{}", hex_of::<4>()), &minted.hash).await?;
+    tx.commit().await?;
+    Ok(Some(minted.secret))
+}
+
+fn hex_of<const N: usize>() -> String {
+    let bytes: [u8; N] = std::array::from_fn(|_| rand::random());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(secret.as_bytes())).with_context(|| format!("write {}", path.display()))
+}

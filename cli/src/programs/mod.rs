@@ -1,0 +1,34 @@
+//! The long-running programs behind `muster server`, `muster agent` and `muster dev`, and `muster migrate`.
+
+pub mod agent; // Acts for one site
+pub mod bootstrap; // The first administrator and the first token
+pub mod dev; // Everything in one process, on a private Postgres
+pub mod migrate; // Brings the schema up to this version
+pub mod postgres; // A private Postgres
+pub mod server; // Decides
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Cancelled by SIGTERM or Ctrl-C. A second one ends the process at once.
+///
+/// # Errors
+/// When signals cannot be listened for.
+pub fn until_stopped() -> std::io::Result<CancellationToken> {
+    let cancel = CancellationToken::new();
+    let told = cancel.clone();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::spawn(async move {
+        for turn in 0.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if turn > 0 {
+                std::process::exit(130);
+            }
+            told.cancel();
+        }
+    });
+    Ok(cancel)
+}

@@ -1,0 +1,137 @@
+//! A private Postgres from the system's own programs: a socket in its directory, peer authentication, no TCP port, no password.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User};
+use sqlx::PgPool;
+use tokio::process::{Child, Command};
+
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A running Postgres; ends with its owner.
+pub struct Postgres {
+    dir: PathBuf,
+    child: Child,
+}
+
+impl Postgres {
+    /// Makes the cluster where there is none, and starts it.
+    ///
+    /// # Errors
+    /// When Postgres is not installed, or does not come up; its log says why.
+    pub async fn start(dir: &Path) -> anyhow::Result<Self> {
+        let dir = std::path::absolute(dir)?;
+        let owner = owner()?;
+        if !dir.join("data/PG_VERSION").exists() {
+            init(&dir, owner.as_ref()).await?;
+        }
+        let log = std::fs::File::create(dir.join("postgres.log")).context("the database's log")?;
+        let mut command = Command::new(binary("postgres")?);
+        command.arg("-D").arg(dir.join("data")).arg("-k").arg(&dir).args(["-c", "listen_addresses="]);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir(&dir).kill_on_drop(true);
+        drop_to(&mut command, owner.as_ref());
+        let mut child = command.spawn().context("start postgres")?;
+        let started = tokio::time::timeout(START_TIMEOUT, ready(&dir, &mut child)).await;
+        started.context("postgres did not come up in 30 s")??;
+        Ok(Self { dir, child })
+    }
+
+    /// How to reach it.
+    pub fn url(&self) -> String {
+        url(&self.dir, "muster")
+    }
+
+    /// A fast shutdown: connections are closed, nothing committed is lost.
+    pub async fn stop(mut self) {
+        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            kill(Pid::from_raw(pid), Signal::SIGINT).ok();
+        }
+        tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.ok();
+    }
+
+    /// Waits until it ends by itself, which it should not.
+    pub async fn ended(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        self.child.wait().await
+    }
+}
+
+fn url(dir: &Path, database: &str) -> String {
+    format!("postgresql:///{database}?host={}&user=muster", dir.display())
+}
+
+/// Postgres refuses to run as root: then it runs as an unprivileged user of the system.
+fn owner() -> anyhow::Result<Option<User>> {
+    if !nix::unistd::Uid::effective().is_root() {
+        return Ok(None);
+    }
+    for name in ["postgres", "nobody"] {
+        if let Some(user) = User::from_name(name)? {
+            return Ok(Some(user));
+        }
+    }
+    bail!("Postgres refuses to run as root, and there is no user postgres or nobody to run it as")
+}
+
+fn drop_to(command: &mut Command, owner: Option<&User>) {
+    if let Some(user) = owner {
+        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+    }
+}
+
+async fn init(dir: &Path, owner: Option<&User>) -> anyhow::Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755))?;
+    if let Some(user) = owner {
+        nix::unistd::chown(dir, Some(user.uid), Some(user.gid)).context("give the database its directory")?;
+    }
+    let mut command = Command::new(binary("initdb")?);
+    command.arg("-D").arg(dir.join("data")).args(["-A", "peer", "-U", "muster", "--no-sync", "-E", "UTF8"]);
+    command.args(["--locale", "C.UTF-8"]).current_dir(dir).stdin(Stdio::null()).kill_on_drop(true);
+    drop_to(&mut command, owner);
+    let output = tokio::time::timeout(START_TIMEOUT, command.output()).await.context("initdb took over 30 s")??;
+    ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let me = User::from_uid(nix::unistd::Uid::effective())?.context("the user this runs as has no name")?;
+    // Whoever runs Muster is `muster` in its own database, by the kernel's word, without a password.
+    std::fs::write(dir.join("data/pg_hba.conf"), "local all all peer map=muster\n")?;
+    std::fs::write(dir.join("data/pg_ident.conf"), format!("muster {} muster\n", me.name))?;
+    Ok(())
+}
+
+/// Waits until it answers, then makes sure that the database is there.
+async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            let log = std::fs::read_to_string(dir.join("postgres.log")).unwrap_or_default();
+            bail!("postgres ended ({status}): {}", log.lines().last().unwrap_or_default());
+        }
+        match PgPool::connect(&url(dir, "postgres")).await {
+            Ok(pool) => {
+                let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'muster')")
+                    .fetch_one(&pool)
+                    .await?;
+                if !exists {
+                    sqlx::query("CREATE DATABASE muster").execute(&pool).await?;
+                }
+                pool.close().await;
+                return Ok(());
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Debian keeps each major version's programs apart, and not on the path.
+fn binary(name: &str) -> anyhow::Result<PathBuf> {
+    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut debian: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
+    debian.sort();
+    let found = debian.into_iter().rev().chain(on_path).map(|dir| dir.join(name)).find(|path| path.exists());
+    found.with_context(|| format!("{name} is not installed; on Debian: apt install postgresql"))
+}

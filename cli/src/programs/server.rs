@@ -1,0 +1,123 @@
+//! `muster server`: one replica. Any number of them run on one Postgres.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use muster_core::clock::Clock;
+use muster_server::app::App;
+use muster_server::keys::{Create, Keys, MasterKey};
+use sqlx::PgPool;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::migrate::Database;
+
+/// Options of a replica.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServerArgs {
+    #[command(flatten)]
+    pub database: Database,
+    #[command(flatten)]
+    pub serve: Serve,
+}
+
+/// What a replica serves and where it keeps blobs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Serve {
+    /// API and console; a listener passed by the service manager (LISTEN_FDS) goes first.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// The agents' own listener.
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    pub agent_listen: SocketAddr,
+    /// Blobs; shared by all replicas.
+    #[arg(long, default_value = "/var/lib/muster")]
+    pub data_dir: PathBuf,
+    /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
+    #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+    pub key_file: PathBuf,
+}
+
+/// Runs until cancelled.
+///
+/// # Errors
+/// When it cannot start; the message says what to do.
+pub async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+    let pool = args.database.connect().await?;
+    let app = build(&args.serve, pool, Create::Never).await?;
+    serve(app, &args.serve, cancel).await
+}
+
+/// Everything a replica's requests and tasks share.
+///
+/// # Errors
+/// When the schema is older than this version, or the key file is missing or wrong.
+pub async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Result<App> {
+    muster_server::MIGRATOR.run(&pool).await.context("the schema: run `muster migrate` of this version")?;
+    let blobs = args.data_dir.join("blobs");
+    tokio::fs::create_dir_all(blobs.join("sha256")).await.with_context(|| format!("make {}", blobs.display()))?;
+    let clock = Clock::System;
+    let master = MasterKey::load(&args.key_file, create_key)?;
+    let keys = Keys::load(master, &pool, &clock).await?;
+    Ok(App {
+        pool,
+        clock,
+        keys: Arc::new(keys),
+        blobs: Arc::new(blobs),
+        wake_engine: Arc::new(Notify::new()),
+        wake_agents: Arc::new(Notify::new()),
+        wake_readers: Arc::new(watch::channel(0).0),
+    })
+}
+
+/// Serves both listeners and runs the engine and the tasks, until cancelled.
+///
+/// # Errors
+/// When a listener cannot be opened.
+pub async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
+    let public = match listenfd::ListenFd::from_env().take_tcp_listener(0)? {
+        Some(passed) => {
+            passed.set_nonblocking(true)?;
+            TcpListener::from_std(passed)?
+        }
+        None => listen(args.listen, "--listen").await?,
+    };
+    let agents = listen(args.agent_listen, "--agent-listen").await?;
+    tracing::info!(listen = %public.local_addr()?, agent_listen = %args.agent_listen, "serving");
+    let mut tasks = JoinSet::new();
+    let stopped = cancel.clone();
+    let routes = muster_server::http::router(app.clone());
+    tasks.spawn(async move {
+        axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await
+    });
+    let stopped = cancel.clone();
+    let routes = muster_server::http::agent::router(app.clone());
+    tasks.spawn(async move {
+        axum::serve(agents, routes).with_graceful_shutdown(stopped.cancelled_owned()).await
+    });
+    let (engine, stopped) = (app.clone(), cancel.clone());
+    tasks.spawn(async move {
+        muster_server::engine::run(engine, stopped).await;
+        Ok(())
+    });
+    let stopped = cancel.clone();
+    tasks.spawn(async move {
+        muster_server::tasks::run(app, stopped).await;
+        Ok(())
+    });
+    cancel.cancelled().await;
+    // Polls held open end with their connections; nothing here is lost by not waiting longer.
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    tokio::time::timeout(std::time::Duration::from_secs(5), ended).await.ok();
+    Ok(())
+}
+
+async fn listen(address: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listen on {address}: is another program there? Choose another with {flag}"))
+}
