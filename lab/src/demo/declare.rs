@@ -35,7 +35,7 @@ pub(super) async fn fleet(
         "dynamic_range": { "first": "10.77.0.200", "last": "10.77.0.220" },
     });
     put(client, "subnets", "provisioning", subnet).await?;
-    put(client, "hardware-profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
+    put(client, "hardware_profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
     put(client, "suites", "admit-cpu", toml_as_json(&options.artifacts.suite)?).await?;
     image_and_stack(client, options, slurm).await?;
     let cluster = json!({
