@@ -115,7 +115,8 @@ async fn what_is_referred_to_stays() {
     let refused = admin.expecting(1).delete("/v1/sites/lab").await;
     assert_eq!(refused.problem(), (409, "in_use", ""));
     admin.put("/v1/nodes/n1", &fleet::node(1)).await.expect(201);
-    assert_eq!(admin.expecting(1).delete("/v1/racks/r1").await.problem(), (409, "in_use", ""));
+    let refused = admin.expecting(1).delete("/v1/racks/r1").await;
+    assert_eq!(refused.body["detail"], "r1 is referred to by node n1; remove that first.");
     assert_eq!(admin.expecting(1).delete("/v1/subnets/prov").await.problem(), (409, "in_use", ""));
     assert_eq!(admin.expecting(1).delete("/v1/credentials/bmc").await.problem(), (409, "in_use", ""));
     assert_eq!(admin.expecting(1).delete("/v1/images/debian-12").await.problem(), (409, "in_use", ""));

@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn ages_and_durations_read_well() {
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let ago = |seconds| age(now, Some(Timestamp::from_second(1_000_000 - seconds).unwrap()));
+        let ago = |seconds: i64| age(now, Some(Timestamp::from_second(1_000_000 - seconds).unwrap()));
         assert_eq!([ago(5), ago(600), ago(10_000), ago(500_000), ago(-5)], ["5s", "10m", "2h", "5d", "now"]);
         assert_eq!([duration(5), duration(1500), duration(130_000)], ["5 ms", "1.5 s", "2 min 10 s"]);
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Options of an agent.
 #[derive(Clone, Debug, clap::Args)]
-pub struct AgentArgs {
+pub(crate) struct AgentArgs {
     /// The server's agent listener: `http://10.0.0.5:8081`.
     #[arg(long, env = "MUSTER_AGENT_SERVER")]
     pub server: String,
@@ -27,7 +27,7 @@ pub struct AgentArgs {
 
 /// What an agent hands to nodes.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Loaders {
+pub(crate) struct Loaders {
     /// Directory with Muster's iPXE: `undionly.kpxe` and `snponly.efi`.
     #[arg(long, env = "MUSTER_IPXE_DIR", default_value = "/usr/share/muster/ipxe")]
     pub ipxe_dir: PathBuf,
@@ -40,7 +40,7 @@ pub struct Loaders {
 ///
 /// # Errors
 /// When it cannot start, or another process took over its site.
-pub async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let token = tokio::fs::read_to_string(&args.token_file)
         .await
         .with_context(|| format!("the token file {} cannot be read", args.token_file.display()))?;
@@ -49,7 +49,7 @@ pub async fn run(args: AgentArgs, cancel: CancellationToken) -> anyhow::Result<(
 }
 
 /// An agent's options with the ports that firmware expects.
-pub fn options(server: &str, token: Secret, data_dir: PathBuf, loaders: &Loaders) -> AgentOptions {
+pub(crate) fn options(server: &str, token: Secret, data_dir: PathBuf, loaders: &Loaders) -> AgentOptions {
     AgentOptions {
         server_url: server.to_owned(),
         token,

@@ -14,7 +14,7 @@ const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 
 /// What to make.
 #[derive(Clone, Debug, clap::Subcommand)]
-pub enum AdminVerb {
+pub(crate) enum AdminVerb {
     /// Print a new API token with every permission; it lasts 90 days.
     Token {
         #[command(flatten)]
@@ -37,7 +37,7 @@ pub enum AdminVerb {
 ///
 /// # Errors
 /// When the database is away or the name is taken.
-pub async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
+pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
     match verb {
         AdminVerb::Token { database, name } => {
             let token = token(&database.connect().await?, &name, now).await?;
@@ -58,7 +58,7 @@ pub async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the database is away or the name is taken.
-pub async fn token(pool: &PgPool, name: &str, now: Timestamp) -> anyhow::Result<Secret> {
+pub(crate) async fn token(pool: &PgPool, name: &str, now: Timestamp) -> anyhow::Result<Secret> {
     let minted = tokens::mint();
     let token = db::tokens::NewToken {
         id: minted.id,
@@ -78,7 +78,7 @@ pub async fn token(pool: &PgPool, name: &str, now: Timestamp) -> anyhow::Result<
 ///
 /// # Errors
 /// When the database is away.
-pub async fn password(pool: &PgPool, user: &str, password: Secret, now: Timestamp) -> anyhow::Result<()> {
+pub(crate) async fn password(pool: &PgPool, user: &str, password: Secret, now: Timestamp) -> anyhow::Result<()> {
     let hash = passwords::hash(password).await?;
     let mut tx = pool.begin().await?;
     match db::users::find(&mut tx, user).await? {

@@ -19,7 +19,7 @@ use super::{bootstrap, migrate};
 
 /// Options of the all-in-one.
 #[derive(Clone, Debug, clap::Args)]
-pub struct DevArgs {
+pub(crate) struct DevArgs {
     #[command(flatten)]
     pub serve: Serve,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct DevArgs {
 ///
 /// # Errors
 /// When a part cannot start.
-pub async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(args: DevArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let dir = std::path::absolute(&args.serve.data_dir)?;
     std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
     let mut postgres = Postgres::start(&dir.join("postgres")).await?;

@@ -5,7 +5,7 @@ use sqlx::PgPool;
 
 /// Where the database is.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Database {
+pub(crate) struct Database {
     /// Such as `postgres://muster@db/muster`, or `postgresql:///muster?host=/run/postgresql`.
     #[arg(long, env = "MUSTER_DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
@@ -16,7 +16,7 @@ impl Database {
     ///
     /// # Errors
     /// When the database cannot be reached in ten seconds.
-    pub async fn connect(&self) -> anyhow::Result<PgPool> {
+    pub(crate) async fn connect(&self) -> anyhow::Result<PgPool> {
         sqlx::postgres::PgPoolOptions::new()
             .max_connections(24)
             .acquire_timeout(std::time::Duration::from_secs(10))
@@ -30,7 +30,7 @@ impl Database {
 ///
 /// # Errors
 /// When the database is away, or a migration that ran was changed since.
-pub async fn run(database: &Database) -> anyhow::Result<()> {
+pub(crate) async fn run(database: &Database) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     muster_server::MIGRATOR.run(&pool).await.context("migrate the schema")?;
     println!("the schema is up to date");

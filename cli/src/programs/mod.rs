@@ -1,11 +1,11 @@
 //! The long-running programs behind `muster server`, `muster agent` and `muster dev`, and `muster migrate`.
 
-pub mod agent; // Acts for one site
-pub mod bootstrap; // The first administrator and the first token
-pub mod dev; // Everything in one process, on a private Postgres
-pub mod migrate; // Brings the schema up to this version
-pub mod postgres; // A private Postgres
-pub mod server; // Decides
+pub(crate) mod agent; // Acts for one site
+pub(crate) mod bootstrap; // The first administrator and the first token
+pub(crate) mod dev; // Everything in one process, on a private Postgres
+pub(crate) mod migrate; // Brings the schema up to this version
+pub(crate) mod postgres; // A private Postgres
+pub(crate) mod server; // Decides
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// # Errors
 /// When signals cannot be listened for.
-pub fn until_stopped() -> std::io::Result<CancellationToken> {
+pub(crate) fn until_stopped() -> std::io::Result<CancellationToken> {
     let cancel = CancellationToken::new();
     let told = cancel.clone();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -15,7 +15,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running Postgres; ends with its owner.
-pub struct Postgres {
+pub(crate) struct Postgres {
     dir: PathBuf,
     child: Child,
 }
@@ -25,7 +25,7 @@ impl Postgres {
     ///
     /// # Errors
     /// When Postgres is not installed, or does not come up; its log says why.
-    pub async fn start(dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(dir: &Path) -> anyhow::Result<Self> {
         let dir = std::path::absolute(dir)?;
         let owner = owner()?;
         if !dir.join("data/PG_VERSION").exists() {
@@ -43,12 +43,12 @@ impl Postgres {
     }
 
     /// How to reach it.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         url(&self.dir, "muster")
     }
 
     /// A fast shutdown: connections are closed, nothing committed is lost.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             kill(Pid::from_raw(pid), Signal::SIGINT).ok();
         }
@@ -56,7 +56,7 @@ impl Postgres {
     }
 
     /// Waits until it ends by itself, which it should not.
-    pub async fn ended(&mut self) -> std::io::Result<std::process::ExitStatus> {
+    pub(crate) async fn ended(&mut self) -> std::io::Result<std::process::ExitStatus> {
         self.child.wait().await
     }
 }

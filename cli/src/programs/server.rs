@@ -18,7 +18,7 @@ use super::migrate::Database;
 
 /// Options of a replica.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ServerArgs {
+pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub database: Database,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub struct ServerArgs {
 
 /// What a replica serves and where it keeps blobs.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// API and console; a listener passed by the service manager (LISTEN_FDS) goes first.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
@@ -46,7 +46,7 @@ pub struct Serve {
 ///
 /// # Errors
 /// When it cannot start; the message says what to do.
-pub async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
     let pool = args.database.connect().await?;
     let app = build(&args.serve, pool, Create::Never).await?;
     serve(app, &args.serve, cancel).await
@@ -56,7 +56,7 @@ pub async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<
 ///
 /// # Errors
 /// When the schema is older than this version, or the key file is missing or wrong.
-pub async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Result<App> {
+pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Result<App> {
     muster_server::MIGRATOR.run(&pool).await.context("the schema: run `muster migrate` of this version")?;
     let blobs = args.data_dir.join("blobs");
     tokio::fs::create_dir_all(blobs.join("sha256")).await.with_context(|| format!("make {}", blobs.display()))?;
@@ -78,7 +78,7 @@ pub async fn build(args: &Serve, pool: PgPool, create_key: Create) -> anyhow::Re
 ///
 /// # Errors
 /// When a listener cannot be opened.
-pub async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
+pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> anyhow::Result<()> {
     let public = match listenfd::ListenFd::from_env().take_tcp_listener(0)? {
         Some(passed) => {
             passed.set_nonblocking(true)?;

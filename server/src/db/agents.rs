@@ -78,6 +78,15 @@ pub async fn insert(
     Ok(id)
 }
 
+/// Forgets an agent: its token is worth nothing from now on. What it had leased must be put back first.
+///
+/// # Errors
+/// When the database fails or a job is still leased to it.
+pub async fn delete(conn: &mut PgConnection, agent: AgentId) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM agents WHERE id = $1", agent as AgentId).execute(conn).await?;
+    Ok(())
+}
+
 /// A process says hello: the same instance keeps its epoch, another one raises it. Returns the epoch.
 ///
 /// # Errors

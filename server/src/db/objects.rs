@@ -194,11 +194,34 @@ pub async fn set_content(
     .await?)
 }
 
-/// Removes an object; refused while anything refers to it.
+/// What refers to an object, as `node n1`; a few of them are enough to say why it stays.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_referrers(conn: &mut PgConnection, id: ObjectId, limit: i64) -> Result<Vec<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT kind || ' ' || name AS "referrer!" FROM (
+               SELECT o.kind, o.name FROM object_refs r JOIN objects o ON o.id = r.from_id WHERE r.to_id = $1
+               UNION SELECT 'node', name FROM nodes WHERE $1 IN (site_id, rack_id, profile_id, bmc_credential_id)
+               UNION SELECT 'node', n.name FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.subnet_id = $1
+               UNION SELECT 'claim', name FROM claims WHERE pool_id = $1 AND state <> 'released'
+               UNION SELECT 'agent', name FROM agents WHERE site_id = $1
+           ) AS referrers ORDER BY 1 LIMIT $2"#,
+        id as ObjectId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Removes an object, and of a pool the claims that ended: their history is in the events. Refused while anything refers to it.
 ///
 /// # Errors
 /// When the database fails or the object is in use.
 pub async fn delete(conn: &mut PgConnection, id: ObjectId) -> Result<(), Error> {
+    sqlx::query!("DELETE FROM claims WHERE pool_id = $1 AND state = 'released'", id as ObjectId)
+        .execute(&mut *conn)
+        .await?;
     sqlx::query!("DELETE FROM objects WHERE id = $1", id as ObjectId).execute(conn).await?;
     Ok(())
 }

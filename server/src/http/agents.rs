@@ -1,6 +1,7 @@
 //! Agents: enrolment and what is heard of them.
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use muster_api::agents::{Agent, EnrolAgent, EnrolledAgent};
 use muster_api::object::Page;
@@ -12,8 +13,9 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Json, Path};
+use super::wake;
 use crate::app::App;
-use crate::auth::{Admin, Viewer, tokens};
+use crate::auth::{Actor, Admin, Viewer, tokens};
 use crate::db;
 use crate::db::agents::AgentRow;
 use crate::db::events::NewEvent;
@@ -22,7 +24,7 @@ use crate::error::Error;
 
 /// The routes of agents.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent))
+    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent)).routes(routes!(remove_agent))
 }
 
 /// The agents of a site.
@@ -54,21 +56,57 @@ async fn enrol_agent(
     let site = find_site(&mut tx, &site).await?;
     let minted = tokens::mint_agent();
     let id = db::agents::insert(&mut tx, site.id, request.name.as_str(), &minted.hash).await?;
+    let summary = format!("agent {} enrolled for {}", request.name, site.name);
+    record(&mut tx, &app, actor, ("agent.enrolled", summary), &site).await?;
+    tx.commit().await?;
+    let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
+    Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+}
+
+/// Removes an agent. Its token is refused from now on, and what it was doing is put back for another.
+#[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
+    params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
+    (status = 204, description = "Removed"),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn remove_agent(
+    State(app): State<App>,
+    Admin(actor): Admin,
+    Path((site, key)): Path<(String, String)>,
+) -> Result<Response, Error> {
+    let mut tx = app.pool.begin().await?;
+    let site = find_site(&mut tx, &site).await?;
+    let agents = db::agents::list(&mut tx).await?;
+    let found = agents.into_iter().find(|row| row.site == site.id && (row.name == key || row.id.to_string() == key));
+    let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
+    db::jobs::requeue_of(&mut tx, agent.id).await?;
+    db::agents::delete(&mut tx, agent.id).await?;
+    let summary = format!("agent {} of {} removed", agent.name, site.name);
+    record(&mut tx, &app, actor, ("agent.removed", summary), &site).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn record(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: Actor,
+    (kind, summary): (&'static str, String),
+    site: &ObjectRow,
+) -> Result<(), Error> {
     let event = NewEvent {
         at: app.clock.now(),
         actor: actor.name,
-        kind: "agent.enrolled",
+        kind,
         node: None,
         object: Some(site.id),
         operation: None,
         request_id: actor.request_id,
-        summary: format!("agent {} enrolled for {}", request.name, site.name),
-        detail: json!({ "agent": id, "name": request.name }),
+        summary,
+        detail: json!({ "site": site.name }),
     };
-    db::events::insert(&mut tx, event).await?;
-    tx.commit().await?;
-    let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
-    Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+    db::events::insert(conn, event).await
 }
 
 async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {

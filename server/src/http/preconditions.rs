@@ -22,6 +22,11 @@ enum Expected {
 }
 
 impl Preconditions {
+    /// Of a caller that says which generation it saw.
+    pub fn generation(seen: i64) -> Self {
+        Self { matches: Some(Expected::Generation(seen)), absent: false }
+    }
+
     /// Holds a write that may create against what is there.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     router: Router,
-    token: Option<String>,
+    pub(crate) token: Option<String>,
     headers: HeaderMap,
 }
 
@@ -102,6 +102,15 @@ impl Server {
 
     pub(crate) async fn admin(&self) -> Caller {
         self.caller(Role::Admin).await
+    }
+
+    /// The same server on a socket, for as long as the test runs: its address.
+    pub(crate) async fn listen(&self) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = self.router.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
     }
 
     /// A caller without a token.

@@ -1,7 +1,7 @@
 //! Claims: binding nodes to pools, and giving them back.
 
 mod create;
-mod release;
+pub mod release;
 
 use axum::extract::State;
 use muster_api::claims::ClaimStatus;

@@ -33,25 +33,47 @@ pub(super) async fn delete_claim(
     preconditions: Preconditions,
 ) -> Result<Answer, Error> {
     let mut tx = app.pool.begin().await?;
-    let missing = || Error::NotFound(format!("claim {key:?}"));
-    let found = db::claims::find(&mut tx, &key).await?.ok_or_else(missing)?;
-    // The node's lock orders releases; the claim is read again under it.
-    let node = db::nodes::find_for_update(&mut tx, &found.node.to_string()).await?.ok_or_else(missing)?;
-    let claim = db::claims::find(&mut tx, &found.id.to_string()).await?.ok_or_else(missing)?;
-    preconditions.allow_removal(claim.generation)?;
-    if node.protected {
-        return Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name)));
-    }
-    let operation = match (claim.state.as_str(), claim.operation) {
-        ("bound", former) => release(&mut tx, &app, &actor, &claim, node.epoch + 1, former).await?,
-        ("releasing", Some(operation)) => operation,
-        _ => return Err(Error::conflict("released", format!("The claim {} is over.", claim.name))),
-    };
+    let operation = begin(&mut tx, &app, &actor, &key, preconditions).await?;
     let operation = operations::load(&mut tx, operation).await?;
     let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
     tx.commit().await?;
     wake(&app);
     Ok(answer)
+}
+
+/// Releases as a page does, which says the generation it showed.
+///
+/// # Errors
+/// As [`delete_claim`] answers.
+pub async fn release_claim(app: &App, actor: &Actor, key: &str, generation: i64) -> Result<OperationId, Error> {
+    let mut tx = app.pool.begin().await?;
+    let operation = begin(&mut tx, app, actor, key, Preconditions::generation(generation)).await?;
+    tx.commit().await?;
+    wake(app);
+    Ok(operation)
+}
+
+async fn begin(
+    tx: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    preconditions: Preconditions,
+) -> Result<OperationId, Error> {
+    let missing = || Error::NotFound(format!("claim {key:?}"));
+    let found = db::claims::find(tx, key).await?.ok_or_else(missing)?;
+    // The node's lock orders releases; the claim is read again under it.
+    let node = db::nodes::find_for_update(tx, &found.node.to_string()).await?.ok_or_else(missing)?;
+    let claim = db::claims::find(tx, &found.id.to_string()).await?.ok_or_else(missing)?;
+    preconditions.allow_removal(claim.generation)?;
+    if node.protected {
+        return Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name)));
+    }
+    match (claim.state.as_str(), claim.operation) {
+        ("bound", former) => release(tx, app, actor, &claim, node.epoch + 1, former).await,
+        ("releasing", Some(operation)) => Ok(operation),
+        _ => Err(Error::conflict("released", format!("The claim {} is over.", claim.name))),
+    }
 }
 
 async fn release(

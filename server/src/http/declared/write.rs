@@ -22,6 +22,9 @@ use crate::http::extract::{Body, Document, Path};
 use crate::http::preconditions::Preconditions;
 use crate::http::{document, wake};
 
+/// How many of those who refer to an object are named in a refusal.
+const REFERRERS: i64 = 5;
+
 pub(super) async fn put<K: Declared>(
     State(app): State<App>,
     Writer(actor, _): Writer<K>,
@@ -66,6 +69,11 @@ pub(super) async fn delete<K: Declared>(
     let mut tx = app.pool.begin().await?;
     let row = db::objects::find_for_update(&mut tx, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
     preconditions.allow_removal(row.generation)?;
+    let referrers = db::objects::list_referrers(&mut tx, row.id, REFERRERS).await?;
+    if !referrers.is_empty() {
+        let detail = format!("{} is referred to by {}; remove that first.", row.name, referrers.join(", "));
+        return Err(Error::conflict("in_use", detail));
+    }
     db::objects::delete(&mut tx, row.id).await?;
     record(&mut tx, &app, &actor, ("object.removed", "removed"), &row).await?;
     tx.commit().await?;

@@ -59,6 +59,21 @@ pub(super) async fn act_on_node(
     Ok(answer)
 }
 
+/// Asks as a page does. A form has no idempotency key: a second wish is refused while the first waits.
+///
+/// # Errors
+/// As [`act_on_node`] answers.
+pub async fn ask(app: &App, actor: &Actor, key: &str, asked: Wish, reason: Option<&str>) -> Result<OperationId, Error> {
+    check_reason(asked, reason)?;
+    let mut tx = app.pool.begin().await?;
+    let missing = || Error::NotFound(format!("node {key:?}"));
+    let node = db::nodes::find_for_update(&mut tx, key).await?.ok_or_else(missing)?;
+    let operation = wish(&mut tx, app, actor, &node, asked, reason).await?;
+    tx.commit().await?;
+    wake(app);
+    Ok(operation)
+}
+
 fn check_reason(wish: Wish, reason: Option<&str>) -> Result<(), Error> {
     let needed = matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire);
     match reason.map(str::trim) {

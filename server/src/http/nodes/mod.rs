@@ -1,6 +1,6 @@
 //! Nodes: registration, reading, actions, and what is known of each.
 
-mod actions;
+pub mod actions;
 mod addresses;
 mod history;
 mod read;

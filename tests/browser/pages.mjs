@@ -1,0 +1,114 @@
+// Signs in and opens every page of a running server, at the width of a desk and of a phone, light and dark. Fails on a console error, a
+// violation of the content security policy, a page that is wider than its window, or a page without its heading.
+//
+//   MUSTER_URL=http://127.0.0.1:8080 MUSTER_USER=admin MUSTER_PASSWORD=… [MUSTER_SHOTS=DIR] [MUSTER_NODE=gpu-1] npm test
+
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { chromium } from "playwright-core";
+
+const url = process.env.MUSTER_URL ?? "http://127.0.0.1:8080";
+const shots = process.env.MUSTER_SHOTS;
+const node = process.env.MUSTER_NODE;
+const PAGE_MS = 10_000;
+
+const pages = [
+  ["fleet", "/", "Fleet"],
+  ["nodes", "/nodes", "Nodes"],
+  ["nodes-filtered", "/nodes?state=failed", "Nodes"],
+  ["racks", "/racks", "Racks"],
+  ["claims", "/claims", "Pools"],
+  ["operations", "/operations", "Operations"],
+  ["events", "/events", "Events"],
+  ["agents", "/agents", "Agents"],
+  ...(node ? [["node", `/nodes/${node}`, node]] : []),
+];
+
+const views = [
+  ["desk-light", { viewport: { width: 1440, height: 900 }, colorScheme: "light" }],
+  ["desk-dark", { viewport: { width: 1440, height: 900 }, colorScheme: "dark" }],
+  ["phone-light", { viewport: { width: 390, height: 844 }, colorScheme: "light", hasTouch: true }],
+  ["phone-dark", { viewport: { width: 390, height: 844 }, colorScheme: "dark", hasTouch: true }],
+];
+
+const faults = [];
+
+// Whatever the browser complains about; the policy's violations are told as console errors.
+function listen(page, where) {
+  page.on("console", (message) => {
+    const expected = message.location().url.endsWith("/nodes/no-such-node");
+    if (message.type() === "error" && !expected) faults.push(`${where()}: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => faults.push(`${where()}: ${error.message}`));
+}
+
+async function shoot(page, name) {
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
+}
+
+async function signIn(page) {
+  await page.goto(`${url}/nodes?state=failed`);
+  assert.match(page.url(), /\/sign-in\?next=/, "nobody is led to sign in");
+  await page.getByLabel("Name").fill(process.env.MUSTER_USER ?? "admin");
+  await page.getByLabel("Password").fill(process.env.MUSTER_PASSWORD ?? "");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL(`${url}/nodes?state=failed`);
+}
+
+async function visit(page, view, [name, path, heading]) {
+  await page.goto(url + path);
+  assert.equal((await page.getByRole("heading", { level: 1 }).first().textContent()).trim(), heading, `${view} ${path}`);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) faults.push(`${view} ${path}: ${wide} px wider than the window`);
+  await shoot(page, `${name}-${view}`);
+}
+
+async function look(browser, [view, options]) {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(PAGE_MS);
+  const page = await context.newPage();
+  let at = "sign-in";
+  listen(page, () => `${view} ${at}`);
+  await page.goto(`${url}/sign-in`);
+  await shoot(page, `sign-in-${view}`);
+  await signIn(page);
+  for (const entry of pages) {
+    at = entry[1];
+    await visit(page, view, entry);
+  }
+  at = "the stream";
+  await page.goto(url);
+  await page.locator("#live-mark[data-state=live]").waitFor();
+  at = "an error";
+  const missing = await page.goto(`${url}/nodes/no-such-node`);
+  assert.equal(missing.status(), 404);
+  await page.getByText("look for it in the list of nodes").waitFor();
+  await shoot(page, `not-found-${view}`);
+  await context.close();
+}
+
+// Without script: signing in, reading and filtering still work.
+async function plain(browser) {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  context.setDefaultTimeout(PAGE_MS);
+  const page = await context.newPage();
+  await signIn(page);
+  await page.getByLabel("State").selectOption("available");
+  await page.getByRole("button", { name: "Filter" }).click();
+  await page.waitForURL(/state=available/);
+  await context.close();
+}
+
+if (shots) await mkdir(shots, { recursive: true });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+try {
+  for (const view of views) await look(browser, view);
+  await plain(browser);
+} finally {
+  await browser.close();
+}
+assert.deepEqual(faults, []);
+console.log(`${pages.length} pages in ${views.length} views, and without script: no complaints`);
