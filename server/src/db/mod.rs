@@ -14,6 +14,7 @@ pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
+pub mod pages; // What only the console reads
 pub mod permits; // The right to act
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines

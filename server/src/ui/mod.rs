@@ -1,10 +1,49 @@
-//! Pages for people, on the same database functions as the REST calls.
+//! The console: pages rendered here, readable and usable without script. A page is a struct beside its handler with ready strings;
+//! templates loop and match, never compute. Whatever a page can do, the REST handlers do for it.
 
-use axum::Router;
+mod agents; // The processes that act for sites
+mod assets; // Style, script, icon: embedded, named by their content
+mod chips; // Shape, colour and word of states and verdicts
+mod claims; // Pools, and the nodes bound to them
+mod events; // The history
+mod fleet; // The first page
+mod format; // Times, durations, sizes, as people read them
+mod frame; // What surrounds every page
+mod jobs; // Logs of steps
+mod live; // Says what changed, so that pages fetch themselves anew
+mod nodes; // The list, and one node
+mod operations; // What was asked for
+pub mod problems; // Errors as pages that say what to do
+mod racks; // Elevations and power
+mod sign_in; // Sessions
+
+use axum::routing::{get, post};
+use axum::{Router, middleware};
 
 use crate::app::App;
 
-/// The routes of the pages.
+/// A form has a reason in it, nothing large.
+const FORM_BODY: usize = 16 * 1024;
+
+/// Every page, with its state applied; merged by the HTTP router, which adds the headers that hold for all answers.
 pub fn router(app: App) -> Router {
-    Router::new().with_state(app)
+    Router::new()
+        .route("/", get(fleet::show_fleet))
+        .route("/nodes", get(nodes::list::list_nodes))
+        .route("/nodes/{node}", get(nodes::show_node))
+        .route("/ui/nodes/{node}/actions/{wish}", post(nodes::actions::act_on_node))
+        .route("/operations", get(operations::list_operations))
+        .route("/operations/{operation}", get(operations::show_operation))
+        .route("/jobs/{job}/log", get(jobs::show_log))
+        .route("/racks", get(racks::list_racks))
+        .route("/claims", get(claims::list_claims))
+        .route("/events", get(events::list_events))
+        .route("/agents", get(agents::list_agents))
+        .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/ui/events", get(live::stream_changes))
+        .route("/assets/{version}/{*path}", get(assets::get_asset))
+        .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
+        .layer(middleware::from_fn(problems::as_pages))
+        .with_state(app)
 }

@@ -1,0 +1,134 @@
+//! The fleet's page.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::NodeId;
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A node that somebody should look at.
+#[derive(Clone, Debug)]
+pub struct AttentionRow {
+    pub id: NodeId,
+    pub name: String,
+    pub state: String,
+    pub entered_at: Timestamp,
+    pub deadline_at: Option<jiff_sqlx::Timestamp>,
+    pub reason: Option<String>,
+    pub waiting_for: Option<String>,
+    pub waiting_owner: Option<String>,
+    pub next_action: Option<String>,
+}
+
+/// Nodes that stay in a moving state for longer than it may take, the longest overdue first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_stuck(conn: &mut PgConnection, now: Timestamp, limit: i64) -> Result<Vec<AttentionRow>, Error> {
+    Ok(sqlx::query_as!(
+        AttentionRow,
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+           FROM nodes
+           WHERE deadline_at < $1 AND state NOT IN ('quarantined', 'failed', 'maintenance')
+           ORDER BY deadline_at LIMIT $2"#,
+        now.to_sqlx() as _,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Nodes that no engine will move: quarantined and failed, the newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_helpless(conn: &mut PgConnection, limit: i64) -> Result<Vec<AttentionRow>, Error> {
+    Ok(sqlx::query_as!(
+        AttentionRow,
+        r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
+           FROM nodes WHERE state IN ('quarantined', 'failed')
+           ORDER BY entered_at DESC LIMIT $1"#,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A gate that did not pass, and on how many nodes.
+#[derive(Clone, Debug)]
+pub struct FailingGate {
+    pub gate: String,
+    pub fails: i64,
+    pub errors: i64,
+    pub nodes: i64,
+    /// One of them, to begin with.
+    pub example: String,
+}
+
+/// Gates that failed or gave no answer in runs since `since`, the most frequent first. Ids of runs grow with time, so the primary key
+/// finds the runs.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_failing_gates(
+    conn: &mut PgConnection,
+    since: Timestamp,
+    limit: i64,
+) -> Result<Vec<FailingGate>, Error> {
+    Ok(sqlx::query_as!(
+        FailingGate,
+        r#"SELECT g.gate, count(*) FILTER (WHERE g.verdict = 'fail') AS "fails!", count(*) FILTER (WHERE g.verdict = 'error') AS "errors!",
+                  count(DISTINCT r.node_id) AS "nodes!", min(n.name) AS "example!"
+           FROM gate_runs r JOIN gate_results g ON g.run_id = r.id JOIN nodes n ON n.id = r.node_id
+           WHERE r.id >= $1 AND g.verdict IN ('fail', 'error')
+           GROUP BY g.gate ORDER BY count(*) DESC, g.gate LIMIT $2"#,
+        first_id(since),
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The smallest UUIDv7 of a time.
+fn first_id(at: Timestamp) -> Uuid {
+    let millis = u64::try_from(at.as_millisecond()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
+}
+
+/// A node that went from one state to another.
+#[derive(Clone, Debug)]
+pub struct TransitionRow {
+    pub at: Timestamp,
+    pub node: Option<String>,
+    pub detail: Value,
+}
+
+/// How far back the newest events are searched for transitions.
+const SEARCHED: i64 = 2000;
+
+/// The newest transitions since `since`, newest first, among the newest events.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_transitions(
+    conn: &mut PgConnection,
+    since: Timestamp,
+    limit: i64,
+) -> Result<Vec<TransitionRow>, Error> {
+    Ok(sqlx::query_as!(
+        TransitionRow,
+        r#"SELECT e.at AS "at!: jiff_sqlx::Timestamp", n.name AS "node?", e.detail AS "detail!"
+           FROM (SELECT seq, at, kind, node_id, detail FROM events ORDER BY seq DESC LIMIT $3) e
+           LEFT JOIN nodes n ON n.id = e.node_id
+           WHERE e.kind = 'node.advanced' AND e.at >= $1
+           ORDER BY e.seq DESC LIMIT $2"#,
+        since.to_sqlx() as _,
+        limit,
+        SEARCHED,
+    )
+    .fetch_all(conn)
+    .await?)
+}

@@ -1,0 +1,96 @@
+//! One node beside its document.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use muster_core::ids::{ClaimId, NodeId};
+use muster_core::stacks::ConvergeReport;
+use muster_core::values::Mac;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use sqlx::types::mac_address::MacAddress;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// What is known of the machine itself.
+#[derive(Clone, Debug)]
+pub struct MachineRow {
+    pub version: i64,
+    pub visit: i64,
+    pub serial: Option<String>,
+    pub smbios_uuid: Option<Uuid>,
+    pub power: String,
+    pub power_person: Option<String>,
+    pub bmc_address: Option<IpNet>,
+    pub bmc_port: i32,
+    pub bmc_credential: Option<String>,
+    pub bmc_certificate: Option<String>,
+    pub power_reserved_w: i32,
+    pub wish: Option<String>,
+    pub os_host_key: Option<String>,
+    pub os_boot_id: Option<String>,
+    pub root_disk_serial: Option<String>,
+    pub claim_id: Option<ClaimId>,
+    pub claim_generation: Option<i64>,
+    pub pool_spec: Option<serde_json::Value>,
+}
+
+/// The machine behind a node, and what its pool wants of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, Error> {
+    Ok(sqlx::query_as!(
+        MachineRow,
+        r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
+                  credential.name AS "bmc_credential?", n.bmc_certificate, n.power_reserved_w, n.wish, n.os_host_key, n.os_boot_id,
+                  n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", pool.spec AS "pool_spec?"
+           FROM nodes n
+           LEFT JOIN objects credential ON credential.id = n.bmc_credential_id
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects pool ON pool.id = c.pool_id
+           WHERE n.id = $1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// What the newest converge of a node did.
+///
+/// # Errors
+/// When the database fails or the report cannot be read any more.
+pub async fn find_converge(conn: &mut PgConnection, node: NodeId) -> Result<Option<ConvergeReport>, Error> {
+    let row = sqlx::query_scalar!(
+        r#"SELECT result AS "result!: Json<ConvergeReport>" FROM
+             (SELECT id, step, state, result FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 200) newest
+           WHERE step IN ('converge', 'recheck') AND state = 'succeeded' ORDER BY id DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|report| report.0))
+}
+
+/// The name of the node that has exactly this serial, MAC or address: what a person copies from a label or an alert.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option<String>, Error> {
+    let mac = text.parse::<Mac>().ok().map(|mac| MacAddress::new(mac.0));
+    let address = text.parse::<IpAddr>().ok().map(IpNet::from);
+    Ok(sqlx::query_scalar!(
+        r#"SELECT n.name FROM nodes n
+           WHERE n.serial = $1 OR n.smbios_uuid = $2 OR n.bmc_address = $3
+              OR n.id = (SELECT m.node_id FROM node_macs m WHERE m.mac = $4)
+              OR n.id IN (SELECT m.node_id FROM node_macs m WHERE m.address = $3)
+           ORDER BY n.name LIMIT 1"#,
+        text,
+        Uuid::parse_str(text).ok(),
+        address,
+        mac,
+    )
+    .fetch_optional(conn)
+    .await?)
+}

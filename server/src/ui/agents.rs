@@ -1,0 +1,66 @@
+//! The processes that act for sites.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::Timestamp;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment};
+use super::frame::{Frame, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::agents::AgentRow;
+use crate::error::Error;
+
+/// Polls come every second or so; beyond this something is in the way. Seconds.
+const LATE_S: i64 = 60;
+/// Beyond this its leases are over and nobody acts for the site. Seconds.
+const AWAY_S: i64 = 300;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "agents.html")]
+pub(super) struct Page {
+    frame: Frame,
+    agents: Vec<AgentLine>,
+}
+
+/// An agent as a line.
+pub(super) struct AgentLine {
+    pub name: String,
+    pub site: String,
+    pub chip: Chip,
+    pub seen: Option<Moment>,
+    pub version: String,
+    pub instance: String,
+    pub epoch: i64,
+}
+
+/// Every agent.
+pub(super) async fn list_agents(State(app): State<App>, Viewer(actor): Viewer, visit: Visit) -> Result<Page, Error> {
+    let rows = db::agents::list(&mut *app.pool.acquire().await?).await?;
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Agents, "Agents").by_hand("muster agent list", "/v1/agents"),
+        agents: rows.into_iter().map(|row| line(row, visit.now)).collect(),
+    })
+}
+
+pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
+    let seen = row.last_seen.map(|at| at.to_jiff());
+    let word = match seen.map(|at| now.duration_since(at).as_secs()) {
+        None => "never called",
+        Some(seconds) if seconds >= AWAY_S => "away",
+        Some(seconds) if seconds >= LATE_S => "late",
+        Some(_) => "connected",
+    };
+    AgentLine {
+        chip: chips::outcome(word),
+        name: row.name,
+        site: row.site_name,
+        seen: seen.map(|at| format::moment(at, now)),
+        version: format::cut(row.version.as_deref().unwrap_or("–"), 40),
+        instance: format::cut(row.instance.as_deref().unwrap_or("–"), 60),
+        epoch: row.epoch,
+    }
+}

@@ -1,0 +1,78 @@
+//! Shape, colour and word of states and verdicts: never colour alone.
+
+use muster_core::lifecycle::state::State;
+
+/// A word with its mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chip {
+    pub word: String,
+    /// Class of the colour: `ok`, `move`, `idle`, `warn`, `bad` or `off`.
+    pub tone: &'static str,
+    /// The path of a 12 by 12 picture.
+    pub shape: &'static str,
+    /// For cells too small for a word.
+    pub letter: &'static str,
+}
+
+const DISC: &str = "M6 1a5 5 0 1 0 0 10A5 5 0 1 0 6 1z";
+const RING: &str = "M6 1a5 5 0 1 0 0 10A5 5 0 1 0 6 1zm0 2a3 3 0 1 1 0 6a3 3 0 1 1 0-6z";
+const HALF: &str = "M6 1a5 5 0 1 0 0 10A5 5 0 1 0 6 1zm0 2v6a3 3 0 1 1 0-6z";
+const PLAY: &str = "M2.5 1l8.5 5l-8.5 5z";
+const DOWN: &str = "M1 2.5h10l-5 8z";
+const DIAMOND: &str = "M6 .5l5.5 5.5l-5.5 5.5L.5 6z";
+const SQUARE: &str = "M1.5 1.5h9v9h-9z";
+const CROSS: &str = "M2.6 1L6 4.4L9.4 1L11 2.6L7.6 6L11 9.4L9.4 11L6 7.6L2.6 11L1 9.4L4.4 6L1 2.6z";
+const OCTAGON: &str = "M3.8.8h4.4l3 3v4.4l-3 3H3.8l-3-3V3.8z";
+const DASH: &str = "M1.5 4.8h9v2.4h-9z";
+
+/// A node's state.
+pub(super) fn state(text: &str) -> Chip {
+    let (tone, shape, letter) = match text.parse::<State>() {
+        Ok(State::Discovered) => ("off", RING, "?"),
+        Ok(State::Inspecting) => ("move", HALF, "I"),
+        Ok(State::Available) => ("idle", RING, "A"),
+        Ok(State::Imaging) => ("move", PLAY, "G"),
+        Ok(State::Installing) => ("move", PLAY, "N"),
+        Ok(State::Validating) => ("move", PLAY, "V"),
+        Ok(State::Admitting) => ("move", PLAY, "J"),
+        Ok(State::InService) => ("ok", DISC, "S"),
+        Ok(State::Draining) => ("warn", DOWN, "D"),
+        Ok(State::Repairing) => ("warn", DIAMOND, "R"),
+        Ok(State::Quarantined) => ("bad", OCTAGON, "Q"),
+        Ok(State::Failed) => ("bad", CROSS, "F"),
+        Ok(State::Wiping) => ("move", DIAMOND, "W"),
+        Ok(State::Maintenance) => ("warn", SQUARE, "M"),
+        Ok(State::Retired) => ("off", DASH, "–"),
+        Err(_) => ("off", DASH, "!"),
+    };
+    Chip { word: text.replace('_', " "), tone, shape, letter }
+}
+
+/// How an operation, a job or a gate stands.
+pub(super) fn outcome(text: &str) -> Chip {
+    let (word, tone, shape) = match text {
+        "succeeded" | "pass" | "bound" | "connected" => (text, "ok", DISC),
+        "failed" | "fail" => (text, "bad", CROSS),
+        "leased" => ("running", "move", PLAY),
+        "running" => (text, "move", PLAY),
+        "releasing" => (text, "move", DIAMOND),
+        "error" | "unknown" | "late" => (text, "warn", DIAMOND),
+        "away" => (text, "bad", OCTAGON),
+        _ => (text, "off", DASH),
+    };
+    Chip { word: word.to_owned(), tone, shape, letter: "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_state_has_a_letter_of_its_own() {
+        let letters: BTreeSet<&str> = State::ALL.iter().map(|word| state(word.as_str()).letter).collect();
+        assert_eq!(letters.len(), State::ALL.len());
+        assert!(!letters.contains("!"));
+    }
+}

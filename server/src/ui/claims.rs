@@ -1,0 +1,129 @@
+//! Pools, and the nodes that are bound to them.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment, member};
+use super::frame::{Frame, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::claims::ClaimRow;
+use crate::db::objects::ObjectRow;
+use crate::db::pages::work::PoolCount;
+use crate::error::Error;
+use crate::http::extract::Query;
+
+const ROWS: usize = 100;
+const POOLS: i64 = 100;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "claims.html")]
+pub(super) struct Page {
+    frame: Frame,
+    pools: Vec<Pool>,
+    claims: Vec<Claim>,
+    pool: String,
+    next: String,
+}
+
+struct Pool {
+    name: String,
+    image: String,
+    stack: String,
+    suite: String,
+    cluster: String,
+    claims: i64,
+    states: Vec<Counted>,
+}
+
+struct Counted {
+    chip: Chip,
+    count: i64,
+}
+
+struct Claim {
+    name: String,
+    node: String,
+    node_id: String,
+    node_chip: Chip,
+    pool: String,
+    chip: Chip,
+    created: Moment,
+    epoch: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ClaimsQuery {
+    pool: String,
+    after: String,
+}
+
+/// Pools, and claims by name.
+pub(super) async fn list_claims(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Query(query): Query<ClaimsQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let pools = db::objects::list(&mut conn, "pool", &std::collections::BTreeMap::new(), "", POOLS).await?;
+    let counts = db::pages::work::count_pools(&mut conn).await?;
+    let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let mut claims = db::claims::list(&mut conn, only, &query.after, limit).await?;
+    let more = claims.len() > ROWS;
+    claims.truncate(ROWS);
+    let pool_part = only.map(|name| format!("pool={}&", format::escape(name))).unwrap_or_default();
+    let next = claims
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("/claims?{pool_part}after={}", last.name))
+        .unwrap_or_default();
+    let (cli, path) = match only {
+        Some(name) => (
+            format!("muster claim list --pool {}", format::shell(name)),
+            format!("/v1/claims?pool={}", format::escape(name)),
+        ),
+        None => ("muster claim list".to_owned(), "/v1/claims".to_owned()),
+    };
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand(cli, &path),
+        pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
+        claims: claims.into_iter().map(|row| claim(row, visit.now)).collect(),
+        pool: query.pool,
+        next,
+    })
+}
+
+fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
+    let own: Vec<&PoolCount> = counts.iter().filter(|count| count.pool == row.id).collect();
+    let text = |name| format::cut(member(&row.spec, name), 63);
+    Pool {
+        image: text("image"),
+        stack: text("stack"),
+        suite: text("suite"),
+        cluster: text("cluster"),
+        claims: own.iter().map(|count| count.count).sum(),
+        states: own.iter().map(|count| Counted { chip: chips::state(&count.state), count: count.count }).collect(),
+        name: row.name,
+    }
+}
+
+fn claim(row: ClaimRow, now: Timestamp) -> Claim {
+    Claim {
+        node_id: row.node.to_string(),
+        node_chip: chips::state(&row.node_state),
+        chip: chips::outcome(&row.state),
+        created: format::moment(row.created_at, now),
+        epoch: row.epoch,
+        pool: row.pool,
+        node: row.node_name,
+        name: row.name,
+    }
+}

@@ -1,0 +1,105 @@
+//! The history, newest first.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_core::ids::NodeId;
+use serde::Deserialize;
+
+use super::format::{self, Moment};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::events::EventRow;
+use crate::error::Error;
+use crate::http::extract::Query;
+
+const ROWS: usize = 100;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "events.html")]
+pub(super) struct Page {
+    frame: Frame,
+    rows: Vec<Row>,
+    node: String,
+    next: String,
+    newest: bool,
+}
+
+struct Row {
+    seq: i64,
+    at: Moment,
+    kind: String,
+    summary: String,
+    actor: String,
+    node: String,
+    operation: String,
+    request_id: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    node: String,
+    before: Option<i64>,
+}
+
+/// Events before a number.
+pub(super) async fn list_events(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Query(query): Query<EventsQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let wanted = query.node.trim();
+    let node = match wanted {
+        "" => None,
+        key => Some(db::nodes::find_id(&mut conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?),
+    };
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let mut rows =
+        db::pages::work::list_events_before(&mut conn, node, query.before.unwrap_or(i64::MAX), limit).await?;
+    let more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    let ids: Vec<NodeId> = rows.iter().filter_map(|row| row.node).collect();
+    let names: BTreeMap<NodeId, String> = db::pages::work::list_names(&mut conn, &ids).await?.into_iter().collect();
+    let part = if wanted.is_empty() { String::new() } else { format!("node={}&", format::escape(wanted)) };
+    let next =
+        rows.last().filter(|_| more).map(|last| format!("/events?{part}before={}", last.seq)).unwrap_or_default();
+    let newest = query.before.is_none();
+    let cli = if wanted.is_empty() {
+        "muster event list".to_owned()
+    } else {
+        format!("muster event list --node {}", format::shell(wanted))
+    };
+    let path = if wanted.is_empty() { "/v1/events".to_owned() } else { format!("/v1/nodes/{wanted}/events") };
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Events, "Events").by_hand(cli, &path).live(if newest {
+            Live::Any
+        } else {
+            Live::Never
+        }),
+        rows: rows.into_iter().map(|row| line(row, &names, visit.now)).collect(),
+        node: query.node,
+        next,
+        newest,
+    })
+}
+
+fn line(row: EventRow, names: &BTreeMap<NodeId, String>, now: Timestamp) -> Row {
+    Row {
+        seq: row.seq,
+        at: format::moment(row.at, now),
+        kind: format::cut(&row.kind, 60),
+        summary: format::cut(&row.summary, 400),
+        actor: format::cut(&row.actor, 80),
+        node: row.node.and_then(|id| names.get(&id).cloned()).unwrap_or_default(),
+        operation: row.operation.map(|id| id.to_string()).unwrap_or_default(),
+        request_id: format::cut(row.request_id.as_deref().unwrap_or_default(), 64),
+    }
+}

@@ -1,0 +1,112 @@
+//! Logs of steps: unfolded inside a timeline, or a page of their own.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use muster_core::ids::JobId;
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format;
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+
+/// Lines of one answer.
+const LINES: i64 = 500;
+/// Characters of a line that are shown.
+const LINE: usize = 2000;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "log_page.html")]
+struct Page {
+    frame: Frame,
+    node: String,
+    step: String,
+    chip: Chip,
+    operation: Option<String>,
+    log: Log,
+}
+
+/// The part that htmx puts into a page.
+#[derive(Template, WebTemplate)]
+#[template(path = "log_part.html")]
+struct Part {
+    log: Log,
+}
+
+struct Log {
+    lines: Vec<Line>,
+    /// Where the part that follows is.
+    more: String,
+    running: bool,
+    /// Whether this is the beginning of what is shown.
+    first: bool,
+    earlier: String,
+}
+
+struct Line {
+    time: String,
+    attempt: i32,
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct LogQuery {
+    /// The id of the last line that is there already; the newest lines without it.
+    after: Option<i64>,
+}
+
+/// The log of a job.
+pub(super) async fn show_log(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Path(id): Path<JobId>,
+    Query(query): Query<LogQuery>,
+) -> Result<Response, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let job = db::pages::work::find_job(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("job {id}")))?;
+    let after = match query.after {
+        Some(after) => after,
+        None => db::pages::work::find_tail(&mut conn, id, LINES).await?,
+    };
+    let rows = db::pages::work::list_lines(&mut conn, id, after, LINES).await?;
+    let last = rows.last().map_or(after, |row| row.id);
+    let full = i64::try_from(rows.len()).is_ok_and(|rows| rows == LINES);
+    let log = Log {
+        more: format!("/jobs/{id}/log?after={last}"),
+        running: matches!(job.state.as_str(), "queued" | "leased") || (full && query.after.is_some()),
+        first: query.after.is_none(),
+        earlier: if query.after.is_none() && after > 0 { format!("/jobs/{id}/log?after=0") } else { String::new() },
+        lines: rows
+            .into_iter()
+            .map(|row| Line {
+                time: row.at.strftime("%T").to_string(),
+                attempt: row.attempt,
+                text: format::cut(&row.text, LINE),
+            })
+            .collect(),
+    };
+    if visit.part {
+        return Ok(Part { log }.into_response());
+    }
+    let path = job.operation.map(|operation| format!("/v1/operations/{operation}/log")).unwrap_or_default();
+    let cli = job.operation.map(|operation| format!("muster operation log {operation}")).unwrap_or_default();
+    let step = job.step.replace('_', " ");
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Operations, format!("Log: {step}"))
+            .by_hand(cli, &path)
+            .live(Live::Never),
+        node: job.node,
+        step,
+        chip: chips::outcome(&job.state),
+        operation: job.operation.map(|operation| operation.to_string()),
+        log,
+    }
+    .into_response())
+}

@@ -1,0 +1,95 @@
+//! Says what changed, so that pages fetch themselves anew. One stream per tab; it carries ids and numbers, never content, so that what a
+//! person may see is decided where pages are made.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive};
+use futures::{Stream, stream};
+use http::HeaderMap;
+use muster_core::ids::NodeId;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::auth::{self, Viewer};
+use crate::db;
+use crate::error::Error;
+
+/// A batch of changes is one message.
+const BATCH: i64 = 500;
+/// Changes closer together than this go out together: a page cannot be read faster.
+const GATHER: Duration = Duration::from_millis(500);
+/// Another replica may have made the change: look at least this often.
+const LOOK: Duration = Duration::from_secs(2);
+/// The browser opens the stream again by itself; until then a session that ended is noticed at the next message.
+const LASTS: Duration = Duration::from_secs(10 * 60);
+
+struct Follower {
+    app: App,
+    headers: HeaderMap,
+    changes: watch::Receiver<i64>,
+    after: i64,
+    ends: Instant,
+    greeted: bool,
+}
+
+/// The stream of changes.
+pub(super) async fn stream_changes(
+    State(app): State<App>,
+    _: Viewer,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Error> {
+    let after = db::pages::work::find_last_seq(&mut *app.pool.acquire().await?).await?;
+    let changes = app.wake_readers.subscribe();
+    let follower = Follower { changes, app, headers, after, ends: Instant::now() + LASTS, greeted: false };
+    Ok(Sse::new(stream::unfold(follower, next)).keep_alive(KeepAlive::default()))
+}
+
+/// The next message; `None` ends the stream.
+async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Follower)> {
+    if !follower.greeted {
+        // Tells the page that it is connected, and the browser when to come back.
+        follower.greeted = true;
+        let hello = Event::default().event("hello").data("{}").retry(Duration::from_secs(3));
+        return Some((Ok(hello), follower));
+    }
+    loop {
+        if Instant::now() >= follower.ends {
+            return None;
+        }
+        let changed = match look(&follower).await {
+            Ok(changed) => changed,
+            Err(error) => {
+                tracing::debug!(%error, "a page's stream ends");
+                return None;
+            }
+        };
+        if let Some(&(last, _)) = changed.last() {
+            follower.after = last;
+            let nodes: BTreeMap<String, i64> =
+                changed.iter().filter_map(|(seq, node)| Some((node.as_ref()?.to_string(), *seq))).collect();
+            let data = json!({ "seq": last, "nodes": nodes }).to_string();
+            tokio::time::sleep(GATHER).await;
+            return Some((Ok(Event::default().event("changed").id(last.to_string()).data(data)), follower));
+        }
+        // A closed channel means the server is going down; the look's length still bounds the loop.
+        if let Ok(Err(_)) = tokio::time::timeout(LOOK, follower.changes.changed()).await {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+async fn look(follower: &Follower) -> Result<Vec<(i64, Option<NodeId>)>, Error> {
+    let mut conn = follower.app.pool.acquire().await?;
+    let changed = db::pages::work::list_changed(&mut conn, follower.after, BATCH).await?;
+    drop(conn);
+    if !changed.is_empty() && auth::signed_in(&follower.app, &follower.headers).await?.is_none() {
+        return Err(Error::Unauthenticated);
+    }
+    Ok(changed)
+}

@@ -1,0 +1,151 @@
+//! What can be asked of a node. Every button posts a form; what happens is what the API does for the same call. Buttons that do not apply
+//! say why instead of being hidden.
+
+use axum::Form;
+use axum::extract::State;
+use axum::response::Redirect;
+use muster_api::tokens::Role;
+use muster_core::lifecycle::state::{State as NodeState, Wish};
+use muster_core::lifecycle::table::{states_for, wish_allowed};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::auth::{Actor, Operator};
+use crate::db::pages::nodes::MachineRow;
+use crate::error::Error;
+use crate::http::claims::release::release_claim;
+use crate::http::extract::Path;
+use crate::http::nodes::actions::ask;
+use crate::http::nodes::view::NodeObject;
+
+/// A button, or why there is none.
+pub(in crate::ui) struct Action {
+    pub wish: &'static str,
+    pub title: &'static str,
+    pub tells: &'static str,
+    /// Why it cannot be asked now; empty when it can.
+    pub refused: String,
+    pub reason_needed: bool,
+    /// What must be typed to mean it; empty where a button is enough.
+    pub typed: String,
+    pub danger: bool,
+    /// Id and generation of the claim that is shown, so that an old page never releases another one.
+    pub claim: Option<(String, i64)>,
+}
+
+/// Every action, those that apply first.
+pub(super) fn offered(node: &NodeObject, machine: &MachineRow, actor: &Actor) -> Result<Vec<Action>, Error> {
+    let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
+    let mut actions: Vec<Action> = Wish::ALL.iter().map(|&wish| action(node, machine, actor, state, wish)).collect();
+    actions.sort_by_key(|action| !action.refused.is_empty());
+    Ok(actions)
+}
+
+fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Action {
+    let (title, tells) = words(wish);
+    Action {
+        wish: wish.as_str(),
+        title,
+        tells,
+        refused: refusal(node, machine, actor, state, wish).unwrap_or_default(),
+        reason_needed: matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire),
+        typed: if matches!(wish, Wish::Release | Wish::Wipe) { node.name.to_string() } else { String::new() },
+        danger: matches!(wish, Wish::Release | Wish::Wipe | Wish::Quarantine | Wish::Retire | Wish::Reject),
+        claim: machine
+            .claim_id
+            .map(|id| id.to_string())
+            .zip(machine.claim_generation)
+            .filter(|_| wish == Wish::Release),
+    }
+}
+
+fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Option<String> {
+    if actor.role < Role::Operator {
+        return Some(format!("needs the role operator; you have {}", actor.role.as_str()));
+    }
+    if !wish_allowed(state, wish) {
+        let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
+        return Some(format!("possible when {}", words.join(", ")));
+    }
+    if let Some(pending) = &machine.wish {
+        return Some(format!("it was asked to {pending} and has not begun"));
+    }
+    if wish == Wish::Release && node.status.claim.is_none() {
+        return Some("nothing holds it: there is no claim to release".to_owned());
+    }
+    let protected = node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false);
+    let harmless = matches!(
+        wish,
+        Wish::Accept | Wish::Reject | Wish::Undrain | Wish::Resume | Wish::Retry | Wish::Recover | Wish::Reinstate
+    );
+    (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
+}
+
+fn words(wish: Wish) -> (&'static str, &'static str) {
+    match wish {
+        Wish::Accept => ("Accept", "Inspect this machine and make it available."),
+        Wish::Reject => ("Reject", "Do not take this machine; it is remembered."),
+        Wish::Inspect => ("Inspect", "Boot the live image and take the inventory again."),
+        Wish::Release => {
+            ("Release", "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends.")
+        }
+        Wish::Retry => ("Retry", "Begin the phase that failed again, from its start."),
+        Wish::Quarantine => ("Quarantine", "Stop what runs and use it for nothing until a person decides."),
+        Wish::Recover => ("Recover", "Run the gates again, or inspect it when nobody holds it."),
+        Wish::Wipe => ("Wipe", "Erase every disk and read back that they are empty."),
+        Wish::Drain => ("Drain", "Take no new jobs; running ones end by themselves."),
+        Wish::Undrain => ("Undrain", "Take jobs again."),
+        Wish::Maintain => ("Maintenance", "Give it to a person; Muster leaves it alone."),
+        Wish::Resume => ("Resume", "Take it back from maintenance and inspect it."),
+        Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
+        Wish::Reinstate => ("Reinstate", "Back into the fleet, beginning with an inspection."),
+    }
+}
+
+/// A button's form.
+#[derive(Debug, Deserialize)]
+pub(in crate::ui) struct Asked {
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    typed: String,
+    claim: Option<String>,
+    generation: Option<i64>,
+}
+
+/// Asks a node for an action, as `POST /v1/nodes/{node}/actions/{action}` does; a release, as `DELETE /v1/claims/{claim}` does.
+pub(in crate::ui) async fn act_on_node(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path((node, wish)): Path<(String, String)>,
+    Form(asked): Form<Asked>,
+) -> Result<Redirect, Error> {
+    let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
+    if matches!(wish, Wish::Release | Wish::Wipe) && asked.typed.trim() != node {
+        return Err(Error::unprocessable(
+            "typed",
+            "not_confirmed",
+            format!("Type the node's name, {node}, to mean it."),
+        ));
+    }
+    let reason = Some(asked.reason.trim()).filter(|reason| !reason.is_empty());
+    match (wish, asked.claim.zip(asked.generation)) {
+        (Wish::Release, Some((claim, generation))) => release_claim(&app, &actor, &claim, generation).await?,
+        (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
+        _ => ask(&app, &actor, &node, wish, reason).await?,
+    };
+    Ok(Redirect::to(&format!("/nodes/{node}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wish_has_a_button() {
+        for &wish in Wish::ALL {
+            let (title, tells) = words(wish);
+            assert!(!title.is_empty() && tells.ends_with('.'), "{wish}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The list of nodes, and the page of one: where it is, why, what led there, what was measured, what can be done.
+
+pub(super) mod actions; // Buttons, and the forms behind them
+mod facts; // What inspection saw
+mod gates; // What was measured
+pub(super) mod list; // The list
+mod stack; // Claim, pool, and what was installed
+mod timeline; // Events and steps, one line of time
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_api::nodes::NodeStatus;
+use muster_core::ids::NodeId;
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment, member};
+use super::frame::{Frame, Live, Section, Visit};
+use super::operations::progress;
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::pages::nodes::MachineRow;
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+use crate::http::nodes::view::{self, NodeObject};
+
+#[derive(Template, WebTemplate)]
+#[template(path = "node.html")]
+pub(super) struct Page {
+    frame: Frame,
+    id: String,
+    name: String,
+    head: Head,
+    conditions: Vec<Condition>,
+    timeline: timeline::Timeline,
+    gates: gates::Gates,
+    facts: Option<facts::Facts>,
+    machine: Vec<Pair>,
+    network: Vec<Address>,
+    stack: stack::Stack,
+    actions: Vec<actions::Action>,
+}
+
+/// A name and a value.
+pub(super) struct Pair {
+    pub name: &'static str,
+    pub value: String,
+}
+
+pub(super) fn pair(name: &'static str, value: impl Into<String>) -> Pair {
+    Pair { name, value: format::cut(&value.into(), 300) }
+}
+
+struct Head {
+    chip: Chip,
+    /// `for upgrade`, `in imaging`.
+    detail: String,
+    since: Moment,
+    /// `37 min left of its time`, `overdue by 5 min`; empty in steady states.
+    deadline: String,
+    overdue: bool,
+    why: String,
+    waiting: Option<Moment>,
+    owner: String,
+    next: String,
+    progress: Option<progress::Progress>,
+    operation: Option<String>,
+    asked: String,
+}
+
+struct Condition {
+    name: String,
+    holds: bool,
+    since: Option<Moment>,
+}
+
+struct Address {
+    mac: String,
+    address: String,
+    subnet: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct NodeQuery {
+    /// `oldest` turns the timeline round.
+    order: String,
+}
+
+/// One node, by name or id.
+pub(super) async fn show_node(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Path(key): Path<String>,
+    Query(query): Query<NodeQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let now = visit.now;
+    let node = view::load_one(&mut conn, &key, now).await?;
+    let id = NodeId(node.id);
+    let missing = || Error::NotFound(format!("node {key:?}"));
+    let machine = db::pages::nodes::find_machine(&mut conn, id).await?.ok_or_else(missing)?;
+    let steps = db::operations::list_node_steps(&mut conn, id, timeline::STEPS).await?;
+    let events = db::pages::work::list_events_before(&mut conn, Some(id), i64::MAX, timeline::EVENTS).await?;
+    let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
+    let facts = db::facts::latest(&mut conn, id).await?;
+    let gates = gates::load(&mut conn, id, now).await?;
+    let name = node.name.to_string();
+    let running = steps.iter().find(|step| step.state == "leased").and_then(|step| progress::of(step, now));
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
+            .by_hand(format!("muster node why {name}"), &format!("/v1/nodes/{name}"))
+            .live(Live::Shown),
+        id: node.id.to_string(),
+        head: head(&node.status, &machine, running, now),
+        conditions: conditions(&node.status, now),
+        timeline: timeline::merge(&name, events, steps, &query.order, now),
+        gates,
+        facts: facts.map(|seen| facts::table(seen, now)),
+        network: network(&node),
+        stack: stack::of(&node, &machine, converged),
+        actions: actions::offered(&node, &machine, &actor)?,
+        machine: machine_pairs(&node, &machine),
+        name,
+    })
+}
+
+fn head(status: &NodeStatus, machine: &MachineRow, progress: Option<progress::Progress>, now: Timestamp) -> Head {
+    let detail = match (&status.purpose, &status.failed_phase) {
+        (Some(purpose), _) => format!("for {purpose}"),
+        (None, Some(phase)) => format!("in {phase}"),
+        (None, None) => String::new(),
+    };
+    let left = status.deadline_at.map(|at| at.duration_since(now));
+    let deadline = match left {
+        None => String::new(),
+        Some(left) if left.is_negative() => format!("overdue by {}", format::duration(left.abs())),
+        Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
+    };
+    Head {
+        chip: chips::state(&status.state),
+        detail,
+        since: format::moment(status.entered_at.unwrap_or(now), now),
+        overdue: left.is_some_and(|left| left.is_negative()),
+        deadline,
+        why: format::cut(&sentence(status), 600),
+        waiting: status.why.since.map(|at| format::moment(at, now)),
+        owner: format::cut(status.why.owner.as_deref().unwrap_or_default(), 80),
+        next: format::cut(status.why.next_action.as_deref().unwrap_or_default(), 300),
+        progress,
+        operation: status.operation.map(|id| id.to_string()),
+        asked: machine.wish.clone().unwrap_or_default(),
+    }
+}
+
+/// Why it is where it is, without the times that stand beside it.
+fn sentence(status: &NodeStatus) -> String {
+    let reason = status.reason.as_deref().map(|reason| format!("Because {reason}"));
+    let waiting = status.why.waiting_for.as_deref().map(|condition| format!("Waits for {condition}"));
+    let parts: Vec<String> = reason.into_iter().chain(waiting).collect();
+    match parts.is_empty() {
+        true => "It has just arrived here; what it waits for is decided in a moment.".to_owned(),
+        false => format!("{}.", parts.join(". ").trim_end_matches('.')),
+    }
+}
+
+fn conditions(status: &NodeStatus, now: Timestamp) -> Vec<Condition> {
+    let one = |condition: &muster_api::nodes::Condition| Condition {
+        name: condition.condition.replace('_', " "),
+        holds: condition.value == "true",
+        since: condition.since.map(|at| format::moment(at, now)),
+    };
+    status.conditions.iter().map(one).collect()
+}
+
+fn network(node: &NodeObject) -> Vec<Address> {
+    let none = Vec::new();
+    let declared = node.spec.get("macs").and_then(serde_json::Value::as_array).unwrap_or(&none);
+    let one = |entry: &serde_json::Value| {
+        let mac = member(entry, "mac").to_ascii_lowercase();
+        let reserved = node.status.addresses.iter().find(|address| address.mac.to_string() == mac);
+        Address {
+            address: reserved.map_or_else(|| "none reserved".to_owned(), |found| found.address.to_string()),
+            subnet: reserved.map(|found| found.subnet.clone()).unwrap_or_default(),
+            mac,
+        }
+    };
+    declared.iter().take(32).map(one).collect()
+}
+
+fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known yet".to_owned());
+    let place = match (member(&node.spec, "rack"), node.spec.get("rack_unit").and_then(serde_json::Value::as_u64)) {
+        ("", _) => "in no rack".to_owned(),
+        (rack, None) => rack.to_owned(),
+        (rack, Some(unit)) => format!("{rack}, U{unit}"),
+    };
+    let mut pairs = vec![
+        pair("Site", member(&node.spec, "site")),
+        pair("Place", place),
+        pair(
+            "Hardware profile",
+            Some(member(&node.spec, "profile")).filter(|text| !text.is_empty()).unwrap_or("none declared"),
+        ),
+        pair("Serial", text(&machine.serial)),
+        pair("SMBIOS UUID", text(&machine.smbios_uuid.map(|id| id.to_string()))),
+    ];
+    match (&machine.bmc_address, &machine.power_person) {
+        (Some(address), _) => {
+            pairs.push(pair("BMC", format!("Redfish at https://{}:{}", address.addr(), machine.bmc_port)));
+            pairs.push(pair("BMC credential", text(&machine.bmc_credential)));
+            pairs.push(pair(
+                "BMC certificate",
+                machine.bmc_certificate.clone().unwrap_or_else(|| "not pinned yet".into()),
+            ));
+        }
+        (None, person) => pairs.push(pair("Power", format!("by hand: {}", text(person)))),
+    }
+    pairs.push(pair("Power reserved", format!("{} W", machine.power_reserved_w)));
+    pairs.push(pair("Root disk", text(&machine.root_disk_serial)));
+    pairs.push(pair("OS host key", text(&machine.os_host_key)));
+    pairs.push(pair("OS boot id", text(&machine.os_boot_id)));
+    pairs.push(pair(
+        "Revision",
+        format!("version {}, stay {}, assignment epoch {}", machine.version, machine.visit, node.status.epoch),
+    ));
+    pairs
+}

@@ -1,0 +1,79 @@
+//! Events and steps as one line of time. A step stands where it began, with the time it took and its log unfolding inside it.
+
+use jiff::Timestamp;
+
+use crate::db::events::EventRow;
+use crate::db::operations::StepRow;
+use crate::ui::chips::{self, Chip};
+use crate::ui::format::{self, Moment, member};
+use crate::ui::operations::step::{self, Step};
+
+/// How much history a page shows; the rest is on the events page.
+pub(super) const EVENTS: i64 = 150;
+pub(super) const STEPS: i64 = 100;
+
+pub(in crate::ui) struct Timeline {
+    pub items: Vec<Item>,
+    pub newest_first: bool,
+    /// The same page the other way round.
+    pub turn: String,
+    /// Where older events are; empty when all are here.
+    pub older: String,
+}
+
+pub(in crate::ui) struct Item {
+    pub at: Moment,
+    pub what: What,
+}
+
+pub(in crate::ui) enum What {
+    Event { kind: String, summary: String, actor: String, operation: Option<String> },
+    Transition { from: Chip, to: Chip, reason: String },
+    Step(Box<Step>),
+}
+
+/// One line of time out of both.
+pub(super) fn merge(name: &str, events: Vec<EventRow>, steps: Vec<StepRow>, order: &str, now: Timestamp) -> Timeline {
+    let newest_first = order != "oldest";
+    let cut = i64::try_from(events.len()).is_ok_and(|count| count == EVENTS);
+    let older =
+        events.last().filter(|_| cut).map(|row| format!("/events?node={name}&before={}", row.seq)).unwrap_or_default();
+    let mut items: Vec<(Timestamp, Item)> = events
+        .into_iter()
+        // A step's own row says it was queued and how it ended; its failures stay, because a later round overwrites them there.
+        .filter(|row| !matches!(row.kind.as_str(), "step.queued" | "step.succeeded"))
+        .map(|row| (row.at, event(row, name, now)))
+        .collect();
+    items.extend(steps.into_iter().map(|row| {
+        let at = row.started_at.map_or(row.created_at, |at| at.to_jiff());
+        (at, Item { at: format::moment(at, now), what: What::Step(Box::new(step::of(row, now))) })
+    }));
+    items.sort_by_key(|(at, _)| *at);
+    if newest_first {
+        items.reverse();
+    }
+    let turn =
+        if newest_first { format!("/nodes/{name}?order=oldest#timeline") } else { format!("/nodes/{name}#timeline") };
+    Timeline { items: items.into_iter().map(|(_, item)| item).collect(), newest_first, turn, older }
+}
+
+fn event(row: EventRow, name: &str, now: Timestamp) -> Item {
+    let what = match row.kind.as_str() {
+        "node.advanced" => What::Transition {
+            from: chips::state(member(&row.detail, "from")),
+            to: chips::state(member(&row.detail, "to")),
+            reason: format::cut(member(&row.detail, "reason"), 300),
+        },
+        _ => {
+            let summary =
+                row.summary.strip_prefix(name).map_or(row.summary.as_str(), |rest| rest.trim_start_matches([':', ' ']));
+            What::Event {
+                kind: row.kind.replace(['.', '_'], " "),
+                summary: format::cut(summary, 400),
+                actor: format::cut(&row.actor, 80),
+                operation: row.operation.map(|id| id.to_string()),
+            }
+        }
+    };
+    Item { at: format::moment(row.at, now), what }
+}

@@ -1,0 +1,181 @@
+//! What was asked for: the list, and one operation with its steps and their logs.
+
+pub(super) mod progress; // How far a step is
+pub(super) mod step; // A job as a person reads it
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::{SignedDuration, Timestamp};
+use muster_api::operations::OperationState;
+use muster_core::ids::OperationId;
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment, member};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::operations::{OperationFilter, OperationRow};
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+
+const ROWS: usize = 50;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "operations.html")]
+pub(super) struct ListPage {
+    frame: Frame,
+    states: Vec<Choice>,
+    rows: Vec<Row>,
+    next: String,
+    filtered: bool,
+}
+
+struct Choice {
+    word: &'static str,
+    href: String,
+    chosen: bool,
+}
+
+struct Row {
+    id: String,
+    kind: String,
+    node: String,
+    node_id: String,
+    chip: Chip,
+    message: String,
+    actor: String,
+    created: Moment,
+    duration: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct OperationsQuery {
+    state: String,
+    before: Option<OperationId>,
+}
+
+/// Operations, newest first.
+pub(super) async fn list_operations(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Query(query): Query<OperationsQuery>,
+) -> Result<ListPage, Error> {
+    let state = Some(query.state.clone()).filter(|state| !state.is_empty());
+    if let Some(state) = &state {
+        state.parse::<OperationState>().map_err(|why| Error::unprocessable("state", "unknown_value", why))?;
+    }
+    let filter = OperationFilter { state: state.clone(), before: query.before, ..OperationFilter::default() };
+    let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let mut rows = db::operations::list(&mut *app.pool.acquire().await?, &filter, rows).await?;
+    let more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    let suffix = state.as_ref().map(|state| format!("state={state}")).unwrap_or_default();
+    let next =
+        rows.last().filter(|_| more).map(|last| format!("/operations?{suffix}&before={}", last.id)).unwrap_or_default();
+    let cli = state
+        .as_ref()
+        .map_or("muster operation list".to_owned(), |state| format!("muster operation list --state {state}"));
+    let path = if suffix.is_empty() { "/v1/operations".to_owned() } else { format!("/v1/operations?{suffix}") };
+    Ok(ListPage {
+        frame: Frame::new(&visit, &actor, Section::Operations, "Operations").by_hand(cli, &path),
+        states: choices(&query.state),
+        filtered: state.is_some() || query.before.is_some(),
+        rows: rows.into_iter().map(|row| line(row, visit.now)).collect(),
+        next,
+    })
+}
+
+fn choices(chosen: &str) -> Vec<Choice> {
+    let all = Choice { word: "all", href: "/operations".into(), chosen: chosen.is_empty() };
+    let states = ["queued", "running", "succeeded", "failed", "cancelled", "unknown"];
+    let one = |word: &'static str| Choice { word, href: format!("/operations?state={word}"), chosen: word == chosen };
+    std::iter::once(all).chain(states.into_iter().map(one)).collect()
+}
+
+fn line(row: OperationRow, now: Timestamp) -> Row {
+    Row {
+        id: row.id.to_string(),
+        kind: format::cut(&row.kind.replace('_', " "), 40),
+        node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
+        chip: chips::outcome(&row.state),
+        message: format::cut(&told(&row), 160),
+        actor: format::cut(&row.actor, 60),
+        created: format::moment(row.created_at, now),
+        duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
+        node: row.node_name.unwrap_or_default(),
+    }
+}
+
+/// What an operation says of itself: what it waits for while it runs, its error when it failed.
+fn told(row: &OperationRow) -> String {
+    let running = matches!(row.state.as_str(), "queued" | "running");
+    let error = row.error.as_ref().map(|error| member(error, "message").to_owned()).filter(|text| !text.is_empty());
+    let waiting = row.waiting_for.as_ref().filter(|_| running).map(|condition| format!("waits for {condition}"));
+    error.or(waiting).unwrap_or_else(|| row.message.clone())
+}
+
+fn lasted(row: &OperationRow, now: Timestamp) -> Option<SignedDuration> {
+    let started = row.started_at?.to_jiff();
+    Some(row.finished_at.map_or(now, |at| at.to_jiff()).duration_since(started))
+}
+
+#[derive(Template, WebTemplate)]
+#[template(path = "operation.html")]
+pub(super) struct Page {
+    frame: Frame,
+    id: String,
+    kind: String,
+    node: String,
+    node_id: String,
+    chip: Chip,
+    message: String,
+    actor: String,
+    asked_by: String,
+    created: Moment,
+    duration: String,
+    deadline: String,
+    steps: Vec<step::Step>,
+}
+
+/// One operation.
+pub(super) async fn show_operation(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Path(id): Path<OperationId>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let row = db::operations::find(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
+    let steps = db::operations::list_steps(&mut conn, &[id]).await?;
+    let now = visit.now;
+    let running = matches!(row.state.as_str(), "queued" | "running");
+    let deadline = row.deadline_at.filter(|_| running).map(|at| at.to_jiff().duration_since(now));
+    let live = if running { Live::Any } else { Live::Never };
+    let kind = format::cut(&row.kind.replace('_', " "), 40);
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Operations, format!("Operation: {kind}"))
+            .by_hand(format!("muster operation show {id}"), &format!("/v1/operations/{id}"))
+            .live(live),
+        id: id.to_string(),
+        node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
+        chip: chips::outcome(&row.state),
+        message: format::cut(&told(&row), 600),
+        asked_by: format::cut(row.request_id.as_deref().unwrap_or_default(), 80),
+        created: format::moment(row.created_at, now),
+        duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
+        deadline: match deadline {
+            None => String::new(),
+            Some(left) if left.is_negative() => format!("overdue by {}", format::duration(left.abs())),
+            Some(left) => format!("{} left until it counts as stuck", format::duration(left)),
+        },
+        actor: format::cut(&row.actor, 80),
+        node: row.node_name.unwrap_or_default(),
+        kind,
+        steps: steps.into_iter().take(200).map(|row| step::of(row, now)).collect(),
+    })
+}

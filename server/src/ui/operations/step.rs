@@ -1,0 +1,53 @@
+//! A job as a person reads it.
+
+use jiff::Timestamp;
+
+use super::progress::{self, Progress};
+use crate::db::operations::StepRow;
+use crate::ui::chips::{self, Chip};
+use crate::ui::format::{self, Moment, member};
+
+pub(in crate::ui) struct Step {
+    pub job: String,
+    pub title: String,
+    pub chip: Chip,
+    pub at: Moment,
+    /// How long it took, or has been at it.
+    pub duration: String,
+    /// `attempt 2, round 3`; empty for the first of both.
+    pub tries: String,
+    pub running: bool,
+    pub waiting: String,
+    pub progress: Option<Progress>,
+    pub failure: String,
+    /// A step that nobody has taken has no log.
+    pub has_log: bool,
+}
+
+pub(in crate::ui) fn of(row: StepRow, now: Timestamp) -> Step {
+    let running = matches!(row.state.as_str(), "queued" | "leased");
+    let started = row.started_at.map(|at| at.to_jiff());
+    let finished = row.finished_at.map(|at| at.to_jiff());
+    let duration = started.map(|at| format::duration(finished.unwrap_or(now).duration_since(at)));
+    let mut tries = Vec::new();
+    if row.attempt > 1 {
+        tries.push(format!("attempt {}", row.attempt));
+    }
+    if row.round > 1 {
+        tries.push(format!("round {}", row.round));
+    }
+    let title = row.step.parse::<muster_core::lifecycle::steps::Step>();
+    Step {
+        job: row.job.to_string(),
+        progress: progress::of(&row, now).filter(|_| running),
+        title: title.map_or_else(|_| row.step.replace('_', " "), |step| step.title().to_owned()),
+        chip: chips::outcome(&row.state),
+        at: format::moment(started.unwrap_or(row.created_at), now),
+        duration: duration.unwrap_or_default(),
+        tries: tries.join(", "),
+        running,
+        waiting: row.waiting_for.filter(|_| running).map(|text| format::cut(&text, 200)).unwrap_or_default(),
+        failure: row.failure.as_ref().map(|failure| format::cut(member(failure, "message"), 600)).unwrap_or_default(),
+        has_log: row.attempt > 0,
+    }
+}

@@ -1,0 +1,148 @@
+//! Racks from the front, and their power.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format::{self, member};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::pages::racks::{PlacedRow, RackRow};
+use crate::error::Error;
+use crate::http::extract::Query;
+
+const ROWS: usize = 12;
+/// A rack has at most 60 U; machines of less than 1 U share one.
+const NODES: i64 = 12 * 120;
+/// Of a unit in the picture, in its own units.
+const UNIT_HEIGHT: i64 = 16;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "racks.html")]
+pub(super) struct Page {
+    frame: Frame,
+    racks: Vec<Rack>,
+    only: String,
+    next: String,
+    after: bool,
+}
+
+struct Rack {
+    name: String,
+    site: String,
+    height: i64,
+    units: Vec<Unit>,
+    nodes: Vec<Placed>,
+    unplaced: Vec<Placed>,
+    power: Power,
+    told: String,
+}
+
+/// An empty slot with its number.
+struct Unit {
+    y: i64,
+    number: i64,
+}
+
+struct Placed {
+    name: String,
+    chip: Chip,
+    y: i64,
+    unit: String,
+    why: String,
+}
+
+struct Power {
+    committed: i64,
+    budget: i64,
+    told: String,
+    /// Class of the meter.
+    tone: &'static str,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RacksQuery {
+    rack: String,
+    after: String,
+}
+
+/// Racks by name, some at a time.
+pub(super) async fn list_racks(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Query(query): Query<RacksQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let only = Some(query.rack.trim()).filter(|name| !name.is_empty());
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let mut rows = db::pages::racks::list(&mut conn, only, &query.after, limit).await?;
+    let more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+    let placed = db::pages::racks::list_placed(&mut conn, &ids, NODES).await?;
+    let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
+    let (cli, path) = match only {
+        Some(name) => {
+            (format!("muster rack show {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
+        }
+        None => ("muster rack list".to_owned(), "/v1/racks".to_owned()),
+    };
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Racks, "Racks").by_hand(cli, &path).live(Live::Any),
+        racks: rows.into_iter().map(|row| rack(row, &placed)).collect(),
+        only: query.rack,
+        next,
+        after: !query.after.is_empty(),
+    })
+}
+
+fn rack(row: RackRow, placed: &[PlacedRow]) -> Rack {
+    let units = row.spec.get("units").and_then(serde_json::Value::as_i64).unwrap_or(42).clamp(1, 60);
+    let own = placed.iter().filter(|node| node.rack == Some(row.id));
+    let (nodes, unplaced): (Vec<_>, Vec<_>) = own.map(|node| stands(node, units)).partition(|node| node.y >= 0);
+    let budget = row.spec.get("power_budget_w").and_then(serde_json::Value::as_i64).unwrap_or(0);
+    Rack {
+        site: format::cut(member(&row.spec, "site"), 63),
+        height: units * UNIT_HEIGHT,
+        units: (1..=units).map(|number| Unit { y: (units - number) * UNIT_HEIGHT, number }).collect(),
+        told: format!("{} of {units} U named, {} nodes", nodes.len(), row.nodes),
+        nodes,
+        unplaced,
+        power: power(row.committed_w, budget),
+        name: row.name,
+    }
+}
+
+/// Where a node stands; above the picture when it names no unit of this rack.
+fn stands(node: &PlacedRow, units: i64) -> Placed {
+    let unit = node.unit.map(i64::from).filter(|unit| (1..=units).contains(unit));
+    let why = node.reason.as_deref().or(node.waiting_for.as_deref()).unwrap_or_default();
+    Placed {
+        name: node.name.clone(),
+        chip: chips::state(&node.state),
+        y: unit.map_or(-1, |unit| (units - unit) * UNIT_HEIGHT),
+        unit: unit.map_or_else(String::new, |unit| format!("U{unit}")),
+        why: format::cut(why, 120),
+    }
+}
+
+fn power(committed: i64, budget: i64) -> Power {
+    let told = match budget {
+        0 => format!("{} W committed, no budget declared", format::count(committed)),
+        _ => format!("{} of {} W committed", format::count(committed), format::count(budget)),
+    };
+    let tone = match budget {
+        0 => "off",
+        _ if committed > budget => "bad",
+        // Less than a tenth left: the next power-on will wait.
+        _ if committed * 10 > budget * 9 => "warn",
+        _ => "ok",
+    };
+    Power { committed: committed.min(budget.max(1)), budget: budget.max(1), told, tone }
+}
