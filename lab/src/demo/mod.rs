@@ -4,6 +4,7 @@
 mod artifacts; // What the image and stack builds left
 mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
+mod hold; // What must hold while things are broken
 mod oracle; // What the machines' own logs say
 mod programs; // muster and its database, as processes
 mod report; // What a person reads at the end

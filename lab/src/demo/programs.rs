@@ -116,6 +116,18 @@ impl Programs {
 
     /// Kills a part as a crash would (SIGKILL; Postgres by an immediate shutdown) and starts it again.
     pub(super) async fn kill_and_restart(&self, part: Part) -> anyhow::Result<()> {
+        self.kill(part).await?;
+        self.spawn(part).await
+    }
+
+    /// Starts a part that was killed.
+    pub(super) async fn start_again(&self, part: Part) -> anyhow::Result<()> {
+        self.spawn(part).await?;
+        self.wait_until_it_answers().await
+    }
+
+    /// Kills a part as a crash would.
+    pub(super) async fn kill(&self, part: Part) -> anyhow::Result<()> {
         let mut running = self.running.lock().await;
         let index = running.iter().position(|(known, _)| *known == part).context("the part does not run")?;
         let (_, mut child) = running.swap_remove(index);
@@ -126,7 +138,7 @@ impl Programs {
             Part::Server | Part::Agent => signal(&child, Signal::SIGKILL),
         }
         tokio::time::timeout(STOP_TIMEOUT, child.wait()).await.context("a killed part did not end")??;
-        self.spawn(part).await
+        Ok(())
     }
 
     async fn spawn(&self, part: Part) -> anyhow::Result<()> {

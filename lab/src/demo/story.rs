@@ -9,19 +9,19 @@ use muster_api::client::Client;
 use super::chaos::Chaos;
 use super::programs::Programs;
 use super::watch::{Fleet, Watch};
-use super::{DemoOptions, Disturbance, declare, oracle, report};
+use super::{DemoOptions, Disturbance, declare, hold, oracle, report};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
 /// Emulated machines on two cores are slow; what takes a server minutes takes them tens of minutes.
-const LONG: Duration = Duration::from_secs(45 * 60);
+pub(super) const LONG: Duration = Duration::from_secs(45 * 60);
 const SHORT: Duration = Duration::from_secs(5 * 60);
 
 /// The node that passes, the one whose disk goes bad, the one that is too small.
-const GOOD: &str = "n1";
-const FAILING: &str = "n2";
+pub(super) const GOOD: &str = "n1";
+pub(super) const FAILING: &str = "n2";
 const SMALL: &str = "n3";
 
 /// The disk of the failing node that raises its warning, and the bit: reliability degraded (NVMe base specification, SMART log).
@@ -42,7 +42,13 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     inspect(rack, client, &mut watch).await?;
     serve(rack, programs, client, &mut watch, &mut chaos).await?;
     let job = run_a_job(slurm, &watch).await?;
+    if options.disturbance == Disturbance::Kills {
+        hold::boots_alone(rack, programs, &watch).await?;
+    }
     release(rack, slurm, client, &mut watch).await?;
+    if options.disturbance == Disturbance::Kills {
+        hold::bad_bmc(rack, client, &mut watch).await?;
+    }
     chaos.finish()?;
     oracle::check(rack, options.disturbance)?;
     report::print(client, &[GOOD, FAILING, SMALL], &job).await
@@ -53,7 +59,7 @@ fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
+pub(super) fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
     fleet.get(node).map_or("", |status| status.state.as_str())
 }
 

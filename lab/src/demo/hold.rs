@@ -1,0 +1,82 @@
+//! What must hold while things are broken: a node boots from its disk with server and agent dead, and a BMC that refuses or hangs costs its
+//! own node a clear reason and nobody else anything.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use muster_api::claims::ClaimSpec;
+use muster_api::client::Client;
+
+use super::programs::{Part, Programs};
+use super::story::{FAILING, GOOD, LONG, state};
+use super::watch::Watch;
+use crate::Rack;
+use crate::bmc::faults::{Fault, FaultKind};
+use crate::machine::PowerState;
+use crate::machine::oracle::Cause;
+
+/// Where the failing node's installed OS answers.
+const FAILING_SSH: ([u8; 4], u16) = ([10, 77, 0, 12], 22);
+const BOOT_LIMIT: Duration = Duration::from_secs(6 * 60);
+
+/// Kills server and agent, takes a node's power away and gives it back: it must come up from its own disk, with nobody to ask.
+pub(super) async fn boots_alone(rack: &Rack, programs: &Programs, watch: &Watch) -> anyhow::Result<()> {
+    watch.say(&format!("server and agent are killed; {FAILING} loses its power and is switched on again"));
+    programs.kill(Part::Agent).await?;
+    programs.kill(Part::Server).await?;
+    let machine = &rack.slot(FAILING)?.machine;
+    machine.power_off(Cause::Lab).await?;
+    machine.wait_for_power(PowerState::Off, Duration::from_secs(30)).await?;
+    machine.press_button(Cause::Button).await?;
+    let asked = Instant::now();
+    while !answers(rack).await? {
+        if asked.elapsed() > BOOT_LIMIT {
+            bail!("{FAILING} did not come up from its disk in {} s without server and agent", BOOT_LIMIT.as_secs());
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    watch.say(&format!("{FAILING} booted from its disk in {} s, alone", asked.elapsed().as_secs()));
+    programs.start_again(Part::Server).await?;
+    programs.start_again(Part::Agent).await
+}
+
+/// Whether an SSH server greets at the node's address.
+async fn answers(rack: &Rack) -> anyhow::Result<bool> {
+    let greeted = rack.netns.within(|| {
+        use std::io::Read as _;
+        let limit = Duration::from_secs(2);
+        let mut stream = std::net::TcpStream::connect_timeout(&FAILING_SSH.into(), limit).ok()?;
+        stream.set_read_timeout(Some(limit)).ok()?;
+        let mut greeting = [0; 4];
+        stream.read_exact(&mut greeting).ok()?;
+        Some(greeting == *b"SSH-")
+    })?;
+    Ok(greeted == Some(true))
+}
+
+/// Releases the failing node while its BMC refuses the password: the node ends with that reason, no account is locked, and the other node's
+/// release goes on. Mended, and hanging twice on the way, it goes on after a retry.
+pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+    let bmc = rack.slot(FAILING)?.bmc.as_ref().context("the failing node has a BMC")?;
+    watch.say(&format!("the BMC of {FAILING} changes its password, and its claim is released"));
+    bmc.inject(Fault::always(FaultKind::PasswordChanged));
+    let claim = client.get::<ClaimSpec>(&format!("claim-{FAILING}")).await?;
+    client.delete_claim(claim.name.as_str(), claim.generation).await?;
+    let failed = watch.until(client, "the refused login to be told", LONG, async |fleet| {
+        ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} suffered from another node's BMC");
+        Ok(state(fleet, FAILING) == "failed")
+    });
+    failed.await?;
+    let reason = client.get::<muster_api::nodes::NodeSpec>(FAILING).await?.status.reason.unwrap_or_default();
+    ensure!(reason.to_lowercase().contains("password"), "the reason does not name the password: {reason}");
+    ensure!(bmc.lockouts() == 0, "the BMC locked an account {} times", bmc.lockouts());
+    watch.say(&format!("{FAILING} says why: {reason}"));
+    bmc.clear_faults();
+    bmc.inject(Fault::next(1, FaultKind::Hang));
+    client.node_action(FAILING, "retry", Some("the BMC was mended")).await?;
+    let back = watch.until(client, "the retried release", LONG, async |fleet| {
+        ensure!(!matches!(state(fleet, FAILING), "quarantined"), "{FAILING} did not come back");
+        Ok(state(fleet, FAILING) == "available")
+    });
+    back.await
+}
