@@ -15,10 +15,16 @@ async fn fifty_claims_at_once_on_ten_nodes_bind_exactly_ten() {
     let mut claims = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let admin = admin.clone();
-        claims.spawn(async move { admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "selector": {} } })).await });
+        claims.spawn(
+            async move { admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "selector": {} } })).await },
+        );
     }
     let replies = claims.join_all().await;
-    let won: Vec<&str> = replies.iter().filter(|reply| reply.status == 201).map(|r| r.body["status"]["node"].as_str().unwrap()).collect();
+    let won: Vec<&str> = replies
+        .iter()
+        .filter(|reply| reply.status == 201)
+        .map(|r| r.body["status"]["node"].as_str().unwrap())
+        .collect();
     let nodes: std::collections::BTreeSet<&str> = won.iter().copied().collect();
     assert_eq!((won.len(), nodes.len()), (10, 10), "{won:?}");
     for lost in replies.iter().filter(|reply| reply.status != 201) {
@@ -38,8 +44,14 @@ async fn a_claim_raises_the_epoch_and_its_deletion_does_again() {
     assert_eq!(claim.body["spec"], body["spec"]);
     assert_eq!((claim.body["status"]["node"].as_str(), claim.body["status"]["epoch"].as_i64()), (Some("n1"), Some(1)));
     let node = admin.get("/v1/nodes/n1").await.expect(200);
-    assert_eq!((node.body["status"]["claim"].as_str(), node.body["status"]["pool"].as_str()), (Some("c1"), Some("gpu")));
-    assert_eq!(admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.problem(), (409, "node_claimed", ""));
+    assert_eq!(
+        (node.body["status"]["claim"].as_str(), node.body["status"]["pool"].as_str()),
+        (Some("c1"), Some("gpu"))
+    );
+    assert_eq!(
+        admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.problem(),
+        (409, "node_claimed", "")
+    );
 
     admin.delete("/v1/claims/c1").await.expect(428);
     let released = admin.expecting(1).delete("/v1/claims/c1").await.expect(202);
@@ -47,9 +59,14 @@ async fn a_claim_raises_the_epoch_and_its_deletion_does_again() {
     let again = admin.expecting(1).delete("/v1/claims/c1").await.expect(202);
     assert_eq!(again.body["id"], released.body["id"], "the same call leads to the same operation");
     let claim = admin.get("/v1/claims/c1").await.expect(200);
-    assert_eq!((claim.body["status"]["state"].as_str(), claim.body["status"]["epoch"].as_i64()), (Some("releasing"), Some(2)));
-    let due: (Option<String>, bool) =
-        sqlx::query_as("SELECT wish, due_at IS NOT NULL FROM nodes WHERE name = 'n1'").fetch_one(&server.app.pool).await.unwrap();
+    assert_eq!(
+        (claim.body["status"]["state"].as_str(), claim.body["status"]["epoch"].as_i64()),
+        (Some("releasing"), Some(2))
+    );
+    let due: (Option<String>, bool) = sqlx::query_as("SELECT wish, due_at IS NOT NULL FROM nodes WHERE name = 'n1'")
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap();
     assert_eq!(due, (Some("release".into()), true));
 }
 
@@ -101,5 +118,9 @@ async fn the_same_request_again_has_its_effect_once() {
     let other = json!({ "spec": { "pool": "gpu", "node": "n5" } });
     assert_eq!(keyed.post("/v1/claims", &other).await.problem(), (422, "unprocessable", "Idempotency-Key"));
     let stranger = server.caller(Role::Operator).await.header("idempotency-key", "k1");
-    assert_ne!(stranger.post("/v1/claims", &body).await.expect(201).body["id"], replies[0].body["id"], "keys are each caller's own");
+    assert_ne!(
+        stranger.post("/v1/claims", &body).await.expect(201).body["id"],
+        replies[0].body["id"],
+        "keys are each caller's own"
+    );
 }

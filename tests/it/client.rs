@@ -30,7 +30,12 @@ fn node(number: u8) -> NodeSpec {
         serial: None,
         smbios_uuid: None,
         power: NodePower::Manual { person: "alice".into() },
-        macs: vec![NodeMac { mac: format!("52:54:00:00:00:{number:02x}").parse().unwrap(), subnet: Some("prov".into()), address: None }],
+        console: None,
+        macs: vec![NodeMac {
+            mac: format!("52:54:00:00:00:{number:02x}").parse().unwrap(),
+            subnet: Some("prov".into()),
+            address: None,
+        }],
         accept: true,
         protected: false,
     }
@@ -44,13 +49,15 @@ async fn objects_go_round_by_type() {
     let spec = RackSpec { site: "lab".into(), units: 42, power_budget_w: 9000 };
     let rack = client.put("r1", &Draft::new(spec.clone()).label("row", "a"), Precondition::None).await.unwrap();
     assert_eq!((rack.spec, rack.generation), (spec, 1));
-    let rack = client.patch::<RackSpec>("r1", &json!({ "spec": { "units": 48 } }), Precondition::Generation(1)).await.unwrap();
+    let rack =
+        client.patch::<RackSpec>("r1", &json!({ "spec": { "units": 48 } }), Precondition::Generation(1)).await.unwrap();
     assert_eq!(rack.spec.units, 48);
     let stale = client.delete::<RackSpec>("r1", 1).await.unwrap_err();
     assert!(stale.is("stale_generation"), "{stale}");
     let missing = client.get::<RackSpec>("../sites/lab").await.unwrap_err();
     assert_eq!(missing.status(), Some(404), "a name never becomes another path: {missing}");
-    let wrong = client.put_value(&["racks", "r2"], &json!({ "spec": { "colour": 1 } }), Precondition::None).await.unwrap_err();
+    let wrong =
+        client.put_value(&["racks", "r2"], &json!({ "spec": { "colour": 1 } }), Precondition::None).await.unwrap_err();
     match wrong {
         ClientError::Problem(problem) => assert_eq!(problem.errors[0].pointer, "/spec/colour"),
         other => panic!("{other}"),
@@ -115,7 +122,8 @@ async fn the_stream_resumes_and_ends_with_its_readers_right() {
     let server = Server::start().await;
     let admin = server.admin().await;
     let url = server.listen().await;
-    let reader = admin.post("/v1/tokens", &json!({ "name": "r", "role": "viewer", "expires_in_s": 600 })).await.expect(201);
+    let reader =
+        admin.post("/v1/tokens", &json!({ "name": "r", "role": "viewer", "expires_in_s": 600 })).await.expect(201);
     let after = admin.get("/v1/events").await.body["last_seq"].as_i64().unwrap();
     let http = reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap();
     let mut stream = http

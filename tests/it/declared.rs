@@ -20,7 +20,8 @@ async fn an_object_is_created_read_replaced_patched_and_removed() {
     let by_id = admin.get(&format!("/v1/racks/{}", created.body["id"].as_str().unwrap())).await.expect(200);
     assert_eq!(by_id.body, created.body);
 
-    let patched = admin.patch("/v1/racks/r1", &json!({ "labels": { "row": "a" }, "spec": { "units": 48 } })).await.expect(200);
+    let patched =
+        admin.patch("/v1/racks/r1", &json!({ "labels": { "row": "a" }, "spec": { "units": 48 } })).await.expect(200);
     assert_eq!((patched.body["generation"].as_i64(), patched.body["spec"]["units"].as_i64()), (Some(2), Some(48)));
     assert_eq!(patched.body["spec"]["power_budget_w"], 20_000);
 
@@ -30,7 +31,8 @@ async fn an_object_is_created_read_replaced_patched_and_removed() {
     admin.expecting(2).delete("/v1/racks/r1").await.expect(204);
     admin.get("/v1/racks/r1").await.expect(404);
     let events = admin.get("/v1/events").await.expect(200);
-    let kinds: Vec<&str> = events.body["items"].as_array().unwrap().iter().map(|e| e["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        events.body["items"].as_array().unwrap().iter().map(|e| e["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["object.created", "object.created", "object.changed", "object.removed"]);
 }
 
@@ -65,14 +67,42 @@ async fn refusals_point_at_what_is_wrong() {
     let admin = server.admin().await;
     admin.put("/v1/sites/lab", &json!({ "spec": {} })).await.expect(201);
     for (path, body, problem) in [
-        ("/v1/racks/r1", json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 1, "colour": 1 } }), (400, "invalid_request", "/spec/colour")),
-        ("/v1/racks/r1", json!({ "spec": { "site": "lab", "units": 42 } }), (400, "invalid_request", "/spec/power_budget_w")),
-        ("/v1/racks/r1", json!({ "spec": { "site": "lab", "units": "x", "power_budget_w": 1 } }), (400, "invalid_request", "/spec/units")),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 1, "colour": 1 } }),
+            (400, "invalid_request", "/spec/colour"),
+        ),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "lab", "units": 42 } }),
+            (400, "invalid_request", "/spec/power_budget_w"),
+        ),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "lab", "units": "x", "power_budget_w": 1 } }),
+            (400, "invalid_request", "/spec/units"),
+        ),
         ("/v1/racks/r1", json!({ "spec": fleet::rack()["spec"], "id": 1 }), (400, "invalid_request", "/id")),
-        ("/v1/racks/r1", json!({ "spec": { "site": "lab\u{0}", "units": 42, "power_budget_w": 1 } }), (400, "invalid_request", "/spec/site")),
-        ("/v1/racks/r1", json!({ "spec": { "site": "lab", "units": 0, "power_budget_w": 1 } }), (422, "unprocessable", "/spec/units")),
-        ("/v1/racks/r1", json!({ "spec": { "site": "mars", "units": 1, "power_budget_w": 1 } }), (422, "unprocessable", "/spec/site")),
-        ("/v1/racks/r1", json!({ "labels": { "a b": "c" }, "spec": fleet::rack()["spec"] }), (422, "unprocessable", "/labels/a b")),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "lab\u{0}", "units": 42, "power_budget_w": 1 } }),
+            (400, "invalid_request", "/spec/site"),
+        ),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "lab", "units": 0, "power_budget_w": 1 } }),
+            (422, "unprocessable", "/spec/units"),
+        ),
+        (
+            "/v1/racks/r1",
+            json!({ "spec": { "site": "mars", "units": 1, "power_budget_w": 1 } }),
+            (422, "unprocessable", "/spec/site"),
+        ),
+        (
+            "/v1/racks/r1",
+            json!({ "labels": { "a b": "c" }, "spec": fleet::rack()["spec"] }),
+            (422, "unprocessable", "/labels/a b"),
+        ),
         ("/v1/racks/R1", fleet::rack(), (400, "invalid_request", "name")),
         ("/v1/racks/-", fleet::rack(), (400, "invalid_request", "name")),
         ("/v1/racks/0197b0f2-9a3c-7000-8000-000000000000", fleet::rack(), (400, "invalid_request", "name")),
@@ -91,10 +121,14 @@ async fn bodies_that_are_no_documents_are_refused_alike() {
     let put = |body: Vec<u8>| json.send(reqwest::Method::PUT, "/v1/sites/a", body);
     assert_eq!(put(b"{".to_vec()).await.problem(), (400, "invalid_request", ""));
     assert_eq!(put("[".repeat(100_000).into_bytes()).await.problem(), (400, "invalid_request", ""));
-    assert_eq!(put(b"{\"spec\":{},\"labels\":{\"a\":\"\\u0000\"}}".to_vec()).await.problem(), (400, "invalid_request", "/labels/a"));
+    assert_eq!(
+        put(b"{\"spec\":{},\"labels\":{\"a\":\"\\u0000\"}}".to_vec()).await.problem(),
+        (400, "invalid_request", "/labels/a")
+    );
     assert_eq!(put(vec![0xff, 0xfe]).await.problem(), (400, "invalid_request", ""));
     assert_eq!(put(vec![b' '; (1 << 20) + 1]).await.problem(), (413, "too_large", ""));
-    let plain = admin.header("content-type", "text/plain").send(reqwest::Method::PUT, "/v1/sites/a", b"{}".to_vec()).await;
+    let plain =
+        admin.header("content-type", "text/plain").send(reqwest::Method::PUT, "/v1/sites/a", b"{}".to_vec()).await;
     assert_eq!(plain.problem(), (415, "unsupported_media_type", ""));
     let method = admin.send(reqwest::Method::POST, "/v1/sites/a", Vec::new()).await;
     assert_eq!(method.problem(), (405, "method_not_allowed", ""));
@@ -128,13 +162,18 @@ async fn lists_are_paged_by_name_and_filtered_by_label() {
     let admin = server.admin().await;
     for name in ["a", "b", "c", "d", "e"] {
         let region = if name < "c" { "north" } else { "south" };
-        admin.put(&format!("/v1/sites/{name}"), &json!({ "labels": { "region": region }, "spec": {} })).await.expect(201);
+        admin
+            .put(&format!("/v1/sites/{name}"), &json!({ "labels": { "region": region }, "spec": {} }))
+            .await
+            .expect(201);
     }
     let mut seen = Vec::new();
     let mut path = "/v1/sites?limit=2".to_owned();
     loop {
         let page = admin.get(&path).await.expect(200);
-        seen.extend(page.body["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        seen.extend(
+            page.body["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()),
+        );
         match page.body["next_page_token"].as_str() {
             Some(token) => path = format!("/v1/sites?limit=2&page_token={token}"),
             None => break,
@@ -163,8 +202,12 @@ async fn a_secret_goes_in_and_never_comes_back() {
     let patched = admin.patch("/v1/credentials/bmc", &json!({ "spec": { "secret": "other" } })).await.expect(200);
     assert_ne!(patched.body["status"]["secret_hash"], hash);
     assert_eq!(patched.body["generation"], 2);
-    let kept = admin.put("/v1/credentials/bmc", &json!({ "spec": { "purpose": "bmc", "user": "admin" } })).await.expect(200);
-    assert_eq!(kept.body["status"]["secret_hash"], patched.body["status"]["secret_hash"], "a PUT without a secret keeps it");
+    let kept =
+        admin.put("/v1/credentials/bmc", &json!({ "spec": { "purpose": "bmc", "user": "admin" } })).await.expect(200);
+    assert_eq!(
+        kept.body["status"]["secret_hash"], patched.body["status"]["secret_hash"],
+        "a PUT without a secret keeps it"
+    );
     for reply in [created, same, patched, admin.get("/v1/credentials").await, admin.get("/v1/events").await] {
         assert!(!reply.text.contains(canary), "{}", reply.text);
     }
@@ -187,10 +230,28 @@ async fn a_pool_is_refused_when_its_parts_do_not_fit() {
     assert_eq!(admin.put("/v1/pools/gpu", &pool).await.problem(), (422, "unprocessable", "/spec/stack"));
     let mut other = fleet::stack();
     other["spec"]["lock"]["image_digest"] = json!(fleet::digest("another"));
-    assert_eq!(admin.put("/v1/stacks/other", &other).await.problem(), (422, "unprocessable", "/spec/lock/image_digest"));
+    assert_eq!(
+        admin.put("/v1/stacks/other", &other).await.problem(),
+        (422, "unprocessable", "/spec/lock/image_digest")
+    );
     let mut changed = fleet::stack();
     changed["spec"]["packages"]["chrony"] = json!("4.4-1");
     assert_eq!(admin.put("/v1/stacks/base", &changed).await.problem(), (409, "immutable", ""));
     changed["spec"]["version"] = json!("2");
     admin.put("/v1/stacks/base", &changed).await.expect(200);
+}
+
+#[tokio::test]
+async fn kinds_that_list_packages_may_be_larger() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut image = fleet::image();
+    let package = json!({ "name": "p".repeat(40), "version": "1".repeat(40), "arch": "amd64" });
+    image["spec"]["packages"] = vec![package; 20_000].into();
+    let size = image.to_string().len();
+    assert!((2 << 20..8 << 20).contains(&size), "{size}");
+    admin.put("/v1/images/large", &image).await.expect(201);
+    let mut rack = fleet::rack();
+    rack["annotations"] = json!({ "note": "x".repeat(2 << 20) });
+    assert_eq!(admin.put("/v1/racks/large", &rack).await.problem(), (413, "too_large", ""));
 }

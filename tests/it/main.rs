@@ -1,6 +1,7 @@
 //! One integration binary, a file per resource.
 
-mod tidy; // Rules of the house
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod access; // Who may do what
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
@@ -9,3 +10,4 @@ mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod support; // What every test stands on
+mod tidy; // Rules of the house

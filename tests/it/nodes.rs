@@ -45,7 +45,10 @@ async fn actions_are_refused_with_the_states_that_allow_them() {
     assert_eq!(refused.body["detail"], "n1 is available; undrain is possible in: draining.");
     assert_eq!(admin.post("/v1/nodes/n1/actions/explode", &json!({})).await.problem().0, 404);
     assert_eq!(admin.post("/v1/nodes/n1/actions/release", &json!({})).await.problem().0, 404);
-    assert_eq!(admin.post("/v1/nodes/n1/actions/quarantine", &json!({})).await.problem(), (422, "unprocessable", "/reason"));
+    assert_eq!(
+        admin.post("/v1/nodes/n1/actions/quarantine", &json!({})).await.problem(),
+        (422, "unprocessable", "/reason")
+    );
     let because = json!({ "reason": "smells of smoke" });
     admin.post("/v1/nodes/n1/actions/quarantine", &because).await.expect(202);
     let why = admin.get("/v1/nodes/n1/why").await.expect(200);

@@ -13,7 +13,10 @@ fn the_checked_in_description_is_the_servers() {
         std::fs::write(&path, &description).unwrap();
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == description, "docs/openapi.json is not the server's: set UPDATE_OPENAPI=1 and run this test again");
+    assert!(
+        stored == description,
+        "docs/openapi.json is not the server's: set UPDATE_OPENAPI=1 and run this test again"
+    );
 }
 
 #[test]

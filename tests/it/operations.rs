@@ -21,7 +21,10 @@ async fn a_long_poll_answers_when_the_operation_is_done() {
         tokio::spawn(async move { admin.get(&format!("{path}?wait=30s")).await.expect(200) })
     };
     let began = Instant::now();
-    sqlx::query("UPDATE operations SET state = 'succeeded', finished_at = now()").execute(&server.app.pool).await.unwrap();
+    sqlx::query("UPDATE operations SET state = 'succeeded', finished_at = now()")
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
     server.app.wake_readers.send_modify(|turn| *turn += 1);
     assert_eq!(waiting.await.unwrap().body["state"], "succeeded");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -84,7 +87,8 @@ async fn blobs_appear_whole_or_not_at_all() {
     admin.send(reqwest::Method::PUT, &path, bytes.clone()).await.expect(201);
     admin.send(reqwest::Method::PUT, &path, bytes).await.expect(204);
     assert_eq!(admin.send(reqwest::Method::HEAD, &path, Vec::new()).await.header("content-length"), "8");
-    let left: Vec<_> = std::fs::read_dir(server.app.blobs.as_path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(server.app.blobs.as_path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["sha256"], "no partial upload stays");
     assert_eq!(admin.send(reqwest::Method::PUT, "/v1/blobs/sha256/..%2f..%2fetc", Vec::new()).await.status, 404);
 }

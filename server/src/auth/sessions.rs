@@ -57,7 +57,8 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     let user = db::users::find_by_session(&mut conn, &hash_of(token.value()), app.clock.now())
         .await?
         .ok_or(Error::Unauthenticated)?;
-    let role = user.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))?;
+    let role =
+        user.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))?;
     Ok(Actor { name: format!("user:{}", user.name), role, request_id: None })
 }
 

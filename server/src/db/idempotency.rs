@@ -65,8 +65,7 @@ pub async fn insert(
 /// # Errors
 /// When the database fails.
 pub async fn delete_old(conn: &mut PgConnection, before: Timestamp) -> Result<u64, Error> {
-    let gone = sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", before.to_sqlx() as _)
-        .execute(conn)
-        .await?;
+    let gone =
+        sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", before.to_sqlx() as _).execute(conn).await?;
     Ok(gone.rows_affected())
 }

@@ -83,6 +83,8 @@ pub struct Content {
     pub serial: Option<String>,
     pub smbios_uuid: Option<Uuid>,
     pub power: Power,
+    /// Address and port of its console.
+    pub console: Option<(IpAddr, u16)>,
     pub protected: bool,
 }
 
@@ -215,12 +217,12 @@ pub async fn insert(
     content: &Content,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let power = PowerColumns::of(&content.power);
+    let (power, console) = (PowerColumns::of(&content.power), content.console);
     sqlx::query!(
         "INSERT INTO nodes (id, name, labels, annotations, spec, site_id, rack_id, rack_unit, profile_id, serial, smbios_uuid,
-                            power, power_person, bmc_address, bmc_port, bmc_credential_id, protected,
+                            power, power_person, bmc_address, bmc_port, bmc_credential_id, console_address, console_port, protected,
                             created_at, updated_at, state, entered_at, due_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18, 'discovered', $18, $18)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $20, 'discovered', $20, $20)",
         id as NodeId,
         name,
         Json(&content.labels) as _,
@@ -237,6 +239,8 @@ pub async fn insert(
         power.address,
         power.port,
         power.credential as Option<ObjectId>,
+        console.map(|(address, _)| IpNet::from(address)) as Option<IpNet>,
+        console.map(|(_, port)| i32::from(port)),
         content.protected,
         now.to_sqlx() as _,
     )
@@ -249,17 +253,13 @@ pub async fn insert(
 ///
 /// # Errors
 /// When the database fails or a constraint refuses.
-pub async fn set_content(
-    conn: &mut PgConnection,
-    id: NodeId,
-    content: &Content,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let power = PowerColumns::of(&content.power);
+pub async fn set_content(conn: &mut PgConnection, id: NodeId, content: &Content, now: Timestamp) -> Result<(), Error> {
+    let (power, console) = (PowerColumns::of(&content.power), content.console);
     sqlx::query!(
         "UPDATE nodes SET labels = $2, annotations = $3, spec = $4, site_id = $5, rack_id = $6, rack_unit = $7, profile_id = $8,
                 serial = $9, smbios_uuid = $10, power = $11, power_person = $12, bmc_address = $13, bmc_port = $14,
-                bmc_credential_id = $15, protected = $16, generation = generation + 1, updated_at = $17, due_at = $17,
+                bmc_credential_id = $15, console_address = $16, console_port = $17, protected = $18,
+                generation = generation + 1, updated_at = $19, due_at = $19,
                 bmc_certificate = CASE WHEN bmc_address IS DISTINCT FROM $13 THEN NULL ELSE bmc_certificate END
          WHERE id = $1",
         id as NodeId,
@@ -277,6 +277,8 @@ pub async fn set_content(
         power.address,
         power.port,
         power.credential as Option<ObjectId>,
+        console.map(|(address, _)| IpNet::from(address)) as Option<IpNet>,
+        console.map(|(_, port)| i32::from(port)),
         content.protected,
         now.to_sqlx() as _,
     )
@@ -336,12 +338,10 @@ pub async fn set_macs(conn: &mut PgConnection, node: NodeId, macs: &[MacRow]) ->
 /// # Errors
 /// When the database fails.
 pub async fn list_taken(conn: &mut PgConnection, subnet: ObjectId) -> Result<Vec<(Mac, IpAddr)>, Error> {
-    let rows = sqlx::query!(
-        r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#,
-        subnet as ObjectId
-    )
-    .fetch_all(conn)
-    .await?;
+    let rows =
+        sqlx::query!(r#"SELECT mac, address AS "address!" FROM node_macs WHERE subnet_id = $1"#, subnet as ObjectId)
+            .fetch_all(conn)
+            .await?;
     Ok(rows.into_iter().map(|row| (Mac(row.mac.bytes()), row.address.addr())).collect())
 }
 

@@ -126,11 +126,7 @@ pub struct OperationFilter {
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(
-    conn: &mut PgConnection,
-    filter: &OperationFilter,
-    limit: i64,
-) -> Result<Vec<OperationRow>, Error> {
+pub async fn list(conn: &mut PgConnection, filter: &OperationFilter, limit: i64) -> Result<Vec<OperationRow>, Error> {
     Ok(sqlx::query_as!(
         OperationRow,
         r#"SELECT o.id AS "id: OperationId", o.kind, o.node_id AS "node: NodeId", n.name AS "node_name?",

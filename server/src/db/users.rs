@@ -78,13 +78,9 @@ pub async fn insert_session(
     now: Timestamp,
     expires_at: Timestamp,
 ) -> Result<(), Error> {
-    sqlx::query!(
-        "DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2",
-        user as UserId,
-        now.to_sqlx() as _
-    )
-    .execute(&mut *conn)
-    .await?;
+    sqlx::query!("DELETE FROM sessions WHERE user_id = $1 AND expires_at < $2", user as UserId, now.to_sqlx() as _)
+        .execute(&mut *conn)
+        .await?;
     sqlx::query!(
         "INSERT INTO sessions (token_hash, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
         hash,

@@ -88,7 +88,8 @@ async fn list_events(
 async fn filter(app: &App, node: Option<&str>) -> Result<EventFilter, Error> {
     let Some(key) = node else { return Ok(EventFilter::default()) };
     let id = db::nodes::find_id(&mut *app.pool.acquire().await?, key).await?;
-    let id = id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
+    let id =
+        id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
     Ok(EventFilter { node: Some(id), ..EventFilter::default() })
 }
 

@@ -25,15 +25,15 @@ pub mod waiting; // Long polls
 use std::any::Any;
 use std::time::Duration;
 
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use tower_http::timeout::TimeoutLayer;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -80,7 +80,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(tokens::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
-        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, TIMEOUT));
+        .layer(middleware::from_fn(limit_time));
     timed.merge(blobs::router())
 }
 
@@ -94,6 +94,14 @@ pub fn wake(app: &App) {
     app.wake_engine.notify_one();
     app.wake_agents.notify_waiters();
     app.wake_readers.send_modify(|turn| *turn += 1);
+}
+
+/// Nothing but the database can keep a handler this long: the answer says so.
+async fn limit_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Error::Unavailable(sqlx::Error::PoolTimedOut).into_response(),
+    }
 }
 
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {

@@ -66,8 +66,10 @@ fn read(headers: &HeaderMap) -> Result<Preconditions, Error> {
         None => None,
         Some("*") => Some(Expected::Any),
         Some(tag) => {
-            let generation = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-            let wrong = || Error::invalid("If-Match", "invalid_etag", "An ETag of Muster is a number in quotes: \"3\".");
+            let generation =
+                tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
+            let wrong =
+                || Error::invalid("If-Match", "invalid_etag", "An ETag of Muster is a number in quotes: \"3\".");
             Some(Expected::Generation(generation.ok_or_else(wrong)?))
         }
     };

@@ -37,9 +37,8 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 /// A migrated, empty database that nobody else has.
 pub(crate) async fn database() -> PgPool {
-    let running = RUNNING.get_or_init(|| {
-        std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic")
-    });
+    let running = RUNNING
+        .get_or_init(|| std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic"));
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
     let mut admin = connect(&running.socket_dir, "postgres").await.expect("Postgres was seen to answer");
     admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))).await.unwrap();

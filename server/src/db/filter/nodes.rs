@@ -12,7 +12,10 @@ enum Field<'term> {
     /// A text expression.
     Text(&'static str),
     /// The name of the object that a column refers to.
-    Reference { column: &'static str, kind: &'static str },
+    Reference {
+        column: &'static str,
+        kind: &'static str,
+    },
     Label(&'term str),
 }
 
@@ -21,7 +24,11 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         "name" => Field::Text("n.name"),
         "state" => {
             if term.op != Op::Like && term.value.parse::<State>().is_err() {
-                return Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not a state", term.value)));
+                return Err(Error::unprocessable(
+                    "filter",
+                    "unknown_value",
+                    format!("{:?} is not a state", term.value),
+                ));
             }
             Field::Text("n.state")
         }

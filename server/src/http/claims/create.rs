@@ -116,7 +116,10 @@ async fn any(
             return Ok(node);
         }
     }
-    Err(Error::conflict("no_node_available", "No available node fits; see `muster node list --filter state=available`."))
+    Err(Error::conflict(
+        "no_node_available",
+        "No available node fits; see `muster node list --filter state=available`.",
+    ))
 }
 
 async fn bind(
@@ -153,8 +156,16 @@ async fn bind(
     };
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
-    record(conn, app, actor, node.id, operation, ("claim.created", format!("{} claimed for {} by {name}", node.name, pool.name)), name)
-        .await
+    record(
+        conn,
+        app,
+        actor,
+        node.id,
+        operation,
+        ("claim.created", format!("{} claimed for {} by {name}", node.name, pool.name)),
+        name,
+    )
+    .await
 }
 
 /// Writes what happened to a claim into its node's history.

@@ -15,7 +15,8 @@ type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// The schemas of a kind: its object, what a client writes, a page, and everything they are made of.
 pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
-    let mut schemas = vec![(K::name().into_owned(), K::schema()), (K::Status::name().into_owned(), K::Status::schema())];
+    let mut schemas =
+        vec![(K::name().into_owned(), K::schema()), (K::Status::name().into_owned(), K::Status::schema())];
     K::schemas(&mut schemas);
     K::Status::schemas(&mut schemas);
     <Object<K, K::Status> as ToSchema>::schemas(&mut schemas);

@@ -132,9 +132,7 @@ pub fn routes<K: Declared>() -> OpenApiRouter<App> {
         .patch(write::patch::<K>)
         .delete(write::delete::<K>)
         .layer(DefaultBodyLimit::max(K::BODY_LIMIT));
-    OpenApiRouter::default()
-        .routes((schemas, list_paths, get(read::list::<K>)))
-        .routes((Vec::new(), one_paths, one))
+    OpenApiRouter::default().routes((schemas, list_paths, get(read::list::<K>))).routes((Vec::new(), one_paths, one))
 }
 
 /// What is wrong with labels and annotations: they end in filters, metrics and pages.

@@ -98,9 +98,9 @@ async fn write<K: Declared>(
     let secret = draft.spec.secret();
     let (row, verb, status) = match current {
         None => {
-            let name: Name = name
-                .parse()
-                .map_err(|error: muster_core::values::InvalidValue| Error::invalid("name", "invalid_name", error.why))?;
+            let name: Name = name.parse().map_err(|error: muster_core::values::InvalidValue| {
+                Error::invalid("name", "invalid_name", error.why)
+            })?;
             let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now()).await?;
             (row, ("object.created", "created"), StatusCode::CREATED)
         }

@@ -23,7 +23,8 @@ impl Declared for ClusterSpec {
                 faults.push(fault(pointer, "invalid_path", "An absolute path without .."));
             }
         }
-        let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-:".contains(&b));
+        let word =
+            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-:".contains(&b));
         for (pointer, text) in [("/spec/partition", &slurm.partition), ("/spec/address", &slurm.address)] {
             if !word(text) {
                 faults.push(fault(pointer, "invalid_value", "Letters, digits and . _ - :"));

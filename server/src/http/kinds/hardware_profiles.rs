@@ -24,7 +24,11 @@ impl Declared for HardwareProfile {
         if let Some(gpus) = &self.gpus {
             need((1..=64).contains(&gpus.count), "/spec/gpus/count", "1 to 64");
             let plain = |b: u8| b.is_ascii_alphanumeric() || b" ._-".contains(&b);
-            need(!gpus.model.is_empty() && gpus.model.bytes().all(plain), "/spec/gpus/model", "letters, digits, space . _ -");
+            need(
+                !gpus.model.is_empty() && gpus.model.bytes().all(plain),
+                "/spec/gpus/model",
+                "letters, digits, space . _ -",
+            );
         }
         for (state, seconds) in &self.deadlines_s {
             let pointer = format!("/spec/deadlines_s/{}", crate::http::document::escape(state));

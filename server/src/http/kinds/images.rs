@@ -21,7 +21,11 @@ impl Declared for ImageManifest {
             }
         }
         if self.partitions.esp == self.partitions.root {
-            faults.push(fault("/spec/partitions", "same_partition", "The ESP and the root file system are two partitions."));
+            faults.push(fault(
+                "/spec/partitions",
+                "same_partition",
+                "The ESP and the root file system are two partitions.",
+            ));
         }
         faults
     }

@@ -32,7 +32,11 @@ impl Declared for StackSpec {
         for (at, file) in self.files.iter().enumerate() {
             let plain = file.path.starts_with('/') && !file.path.split('/').any(|part| matches!(part, "." | ".."));
             if !plain || file.path.chars().any(char::is_control) {
-                faults.push(fault(format!("/spec/files/{at}/path"), "invalid_path", "An absolute path without . and .."));
+                faults.push(fault(
+                    format!("/spec/files/{at}/path"),
+                    "invalid_path",
+                    "An absolute path without . and ..",
+                ));
             }
             if u32::from_str_radix(&file.mode, 8).map_or(true, |mode| mode > 0o7777) {
                 faults.push(fault(format!("/spec/files/{at}/mode"), "invalid_mode", "Octal, as \"0644\""));
@@ -47,7 +51,8 @@ impl Declared for StackSpec {
         if let (Some(lock), Some(image)) = (&self.lock, image)
             && lock.image_digest != image.digest
         {
-            let detail = format!("The lock was made over {}, the image is {}: lock it again.", lock.image_digest, image.digest);
+            let detail =
+                format!("The lock was made over {}, the image is {}: lock it again.", lock.image_digest, image.digest);
             faults.push(fault("/spec/lock/image_digest", "other_image", detail));
         }
         for (pointer, credential) in targets.0.iter().filter(|(_, row)| row.kind == "credential") {

@@ -56,11 +56,7 @@ pub(super) async fn get_node(State(app): State<App>, _: Viewer, Path(node): Path
 #[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "In one sentence, and as data", body = Why),
 ))]
-pub(super) async fn get_node_why(
-    State(app): State<App>,
-    _: Viewer,
-    Path(node): Path<String>,
-) -> Result<Answer, Error> {
+pub(super) async fn get_node_why(State(app): State<App>, _: Viewer, Path(node): Path<String>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let object = view::load_one(&mut conn, &node, app.clock.now()).await?;
     Answer::ok(&object.status.why)

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
-use muster_api::nodes::{NodePower, NodeSpec};
+use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
 use muster_api::object::Draft;
 use muster_api::problem::Problem;
 use muster_core::ids::{NodeId, ObjectId};
@@ -173,7 +173,8 @@ fn allow_change(node: &LockedNode, content: &Content) -> Result<(), Error> {
     let moved = |member: &str| node.spec.get(member) != content.spec.get(member);
     match node.claimed && ["site", "macs", "profile"].into_iter().any(moved) {
         true => {
-            let detail = format!("{} is claimed: its site, MACs, addresses and profile stay until it is released.", node.name);
+            let detail =
+                format!("{} is claimed: its site, MACs, addresses and profile stay until it is released.", node.name);
             Err(Error::conflict("node_claimed", detail))
         }
         false => Ok(()),
@@ -208,6 +209,7 @@ async fn resolve(
         serial: spec.serial,
         smbios_uuid: spec.smbios_uuid,
         power,
+        console: spec.console.map(|NodeConsole::Tcp { address, port }| (address, port)),
         protected: spec.protected,
     };
     Ok((content, macs))
@@ -241,16 +243,15 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&db::objec
     } else if spec.rack_unit.is_some() && spec.rack.is_none() {
         faults.push(fault("/spec/rack_unit", "no_rack", "A unit without a rack."));
     }
+    if matches!(spec.console, Some(NodeConsole::Tcp { port: 0, .. })) {
+        faults.push(fault("/spec/console/tcp/port", "out_of_range", "1 to 65535"));
+    }
     if spec.serial.as_deref().is_some_and(|serial| !(1..=128).contains(&serial.len())) {
         faults.push(fault("/spec/serial", "out_of_range", "1 to 128 bytes"));
     }
 }
 
-async fn power(
-    conn: &mut PgConnection,
-    faults: &mut Vec<Fault>,
-    power: &NodePower,
-) -> Result<Option<Power>, Error> {
+async fn power(conn: &mut PgConnection, faults: &mut Vec<Fault>, power: &NodePower) -> Result<Option<Power>, Error> {
     let bmc = match power {
         NodePower::Redfish { bmc } => bmc,
         NodePower::Manual { person } => {
