@@ -81,7 +81,12 @@ CREATE TABLE nodes (
     bmc_address    inet CONSTRAINT nodes_bmc_address_key UNIQUE,
     bmc_port       integer NOT NULL DEFAULT 443 CHECK (bmc_port BETWEEN 1 AND 65535),
     bmc_credential_id uuid REFERENCES objects,
+    -- Where its serial console can be read: raw bytes over TCP.
+    console_address inet,
+    console_port   integer CHECK (console_port BETWEEN 1 AND 65535),
     protected      boolean NOT NULL DEFAULT false,
+    CONSTRAINT nodes_console_key UNIQUE (console_address, console_port),
+    CHECK ((console_address IS NULL) = (console_port IS NULL)),
     CHECK ((power = 'redfish') = (bmc_address IS NOT NULL AND bmc_credential_id IS NOT NULL)),
     CHECK ((power = 'manual') = (power_person IS NOT NULL)),
     -- Where it is on its way. Written by the guarded advance alone.
@@ -228,6 +233,18 @@ CREATE TABLE job_logs (
     text    text NOT NULL
 );
 CREATE INDEX job_logs_job ON job_logs (job_id, id);
+
+-- What nodes wrote on their serial consoles, the latest part of each.
+CREATE TABLE console_chunks (
+    node_id uuid NOT NULL REFERENCES nodes ON DELETE CASCADE,
+    -- Counts what the node's chunks weigh, this one included: it orders them, and the old ones are those far enough below the latest.
+    id      bigint NOT NULL,
+    at      timestamptz NOT NULL,
+    text    text NOT NULL,
+    PRIMARY KEY (node_id, id),
+    -- A report that is told twice is recorded once.
+    UNIQUE (node_id, at)
+);
 
 CREATE TABLE permits (
     id           uuid PRIMARY KEY,

@@ -80,7 +80,7 @@ fn site(agent: ipnet::Ipv4Net, mac: Mac, address: Ipv4Addr) -> SiteConfig {
         reservations: vec![reservation],
         relays: vec![],
     };
-    SiteConfig { revision: "by hand".to_owned(), site: "by-hand".to_owned(), subnets: vec![subnet] }
+    SiteConfig { revision: "by hand".to_owned(), site: "by-hand".to_owned(), subnets: vec![subnet], consoles: Vec::new() }
 }
 
 async fn serve(

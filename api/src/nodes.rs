@@ -31,6 +31,9 @@ pub struct NodeSpec {
     #[serde(default)]
     pub smbios_uuid: Option<Uuid>,
     pub power: NodePower,
+    /// Its serial console, to be recorded.
+    #[serde(default)]
+    pub console: Option<NodeConsole>,
     /// Interfaces it may boot from; at least one.
     pub macs: Vec<NodeMac>,
     /// `true`: registration starts inspection. `false`: it waits for `actions/accept`.
@@ -55,6 +58,19 @@ pub enum NodePower {
     /// A named person presses the button.
     Manual {
         person: String,
+    },
+}
+
+/// Where a node's serial console can be read: `{"tcp": {"address": …, "port": …}}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum NodeConsole {
+    /// A conserver, a terminal server or a bridge to serial over LAN that gives the console's raw bytes to whoever connects. The site's
+    /// agent connects and only reads.
+    Tcp {
+        #[schema(value_type = String)]
+        address: IpAddr,
+        port: u16,
     },
 }
 
@@ -162,6 +178,24 @@ pub struct NodeFacts {
     pub source: String,
     pub observed_at: Timestamp,
     pub facts: Facts,
+}
+
+/// A piece of what a node wrote on its serial console. It comes from a machine nobody trusts, escape sequences included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConsoleChunk {
+    /// Rises from chunk to chunk, not by one.
+    pub id: i64,
+    /// When the agent read its first byte.
+    pub at: Timestamp,
+    pub text: String,
+}
+
+/// A part of what is kept of a node's console, oldest first. About the latest 512 KiB are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConsoleLog {
+    pub items: Vec<ConsoleChunk>,
+    /// Where to read on.
+    pub last_id: i64,
 }
 
 /// The body of an action.

@@ -95,7 +95,7 @@ fn site_config() -> SiteConfig {
         reservations: vec![Reservation { node: NodeId::new(), name: "n1".to_owned(), mac: MAC, address: HOST }],
         relays: vec![Ipv4Addr::new(127, 0, 0, 2)],
     };
-    SiteConfig { revision: "1".to_owned(), site: "lab".to_owned(), subnets: vec![subnet] }
+    SiteConfig { revision: "1".to_owned(), site: "lab".to_owned(), subnets: vec![subnet], consoles: Vec::new() }
 }
 
 fn site_trust() -> SiteTrust {

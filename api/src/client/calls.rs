@@ -14,7 +14,7 @@ use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
 use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
-use crate::nodes::{NodeAction, NodeFacts, Timeline, Why};
+use crate::nodes::{ConsoleLog, NodeAction, NodeFacts, Timeline, Why};
 use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
 use crate::tokens::{CreateToken, CreatedToken, Token};
@@ -42,6 +42,15 @@ impl Client {
     /// 404 while nothing was observed; see [`ClientError`].
     pub async fn node_facts(&self, node: &str) -> Result<NodeFacts, ClientError> {
         self.fetch(self.request(Method::GET, &["nodes", node, "facts"])).await
+    }
+
+    /// What is kept of a node's serial console, oldest first: at most 1000 chunks after the chunk with id `after`, or the latest ones.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_console(&self, node: &str, after: Option<i64>) -> Result<ConsoleLog, ClientError> {
+        let query: Vec<(&str, i64)> = after.map(|id| ("after", id)).into_iter().collect();
+        self.fetch(self.request(Method::GET, &["nodes", node, "console"]).query(&query)).await
     }
 
     /// Why a node is not moving.

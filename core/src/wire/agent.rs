@@ -57,6 +57,19 @@ pub struct SiteConfig {
     pub revision: String,
     pub site: String,
     pub subnets: Vec<Subnet>,
+    /// Serial consoles to record.
+    #[serde(default)]
+    pub consoles: Vec<ConsoleTarget>,
+}
+
+/// Where a node's serial console can be read: raw bytes over TCP, as a conserver, a terminal server or a bridge to serial over LAN gives
+/// them. The agent only reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleTarget {
+    pub node: NodeId,
+    pub address: IpAddr,
+    pub port: u16,
 }
 
 /// One provisioning subnet of the site.
@@ -134,6 +147,25 @@ pub enum Seen {
     Report,
     /// Another DHCP server answered on the subnet.
     RogueDhcp,
+}
+
+/// `POST /agent/v1/consoles`: what nodes wrote on their consoles. Bounded batches; nothing here is trusted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleReport {
+    pub epoch: i64,
+    /// Each node's in the order they were written.
+    pub chunks: Vec<ConsoleChunk>,
+}
+
+/// A piece of a console's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsoleChunk {
+    pub node: NodeId,
+    /// When its first byte came. Later for each chunk of a node, in whole microseconds: a report that is told twice is recorded once.
+    pub at: Timestamp,
+    pub text: String,
 }
 
 /// `POST /agent/v1/lease`: long poll for jobs.

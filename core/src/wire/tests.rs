@@ -225,6 +225,8 @@ fn between_server_and_agent() {
     golden("agent-redeemed", &Redeemed { answer: Answer::Granted { signature: "AA==".into() } });
     let sighting = Sighting { at: at(), mac: mac(), what: Seen::Dhcp, uuid: None, serial: None, detail: String::new() };
     golden("agent-sightings", &Sightings { epoch: 1, sightings: vec![sighting] });
+    let chunk = ConsoleChunk { node: NodeId(id(2)), at: at(), text: "login: ".into() };
+    golden("agent-consoles", &ConsoleReport { epoch: 1, chunks: vec![chunk] });
     golden("agent-site-poll", &SitePoll { epoch: 1, have: None, wait_s: 30 });
     golden("agent-site", &site());
 }
@@ -243,7 +245,8 @@ fn site() -> SiteConfig {
         reservations: vec![reservation],
         relays: vec![],
     };
-    SiteConfig { revision: "r".into(), site: "lab".into(), subnets: vec![subnet] }
+    let console = ConsoleTarget { node: NodeId(id(2)), address: "10.77.1.1".parse().unwrap(), port: 7001 };
+    SiteConfig { revision: "r".into(), site: "lab".into(), subnets: vec![subnet], consoles: vec![console] }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod acts; // Starts of once-only acts
 pub mod agents; // Agents, and what their boot services need
 pub mod claims; // One node bound to one pool
+pub mod consoles; // What nodes wrote on their serial consoles
 pub mod events; // The append-only history
 pub mod facts; // What inspection observed
 pub mod filter; // The filter grammar of lists

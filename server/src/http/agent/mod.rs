@@ -2,6 +2,7 @@
 //! carries its epoch, and an older one is refused.
 
 mod blobs; // Blobs by digest
+mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
@@ -40,6 +41,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
         .route("/agent/v1/permits/redeem", post(jobs::redeem))
         .route("/agent/v1/sightings", post(sightings::report))
+        .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(app)

@@ -87,6 +87,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error>
             relays,
         });
     }
-    let document = serde_json::to_vec(&subnets).map_err(Error::internal)?;
-    Ok(SiteConfig { revision: Digest::of(&document).hex(), site: agent.site_name.clone(), subnets })
+    let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
+    let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
+    Ok(SiteConfig { revision: Digest::of(&document).hex(), site: agent.site_name.clone(), subnets, consoles })
 }

@@ -2,6 +2,7 @@
 
 pub mod actions;
 mod addresses;
+mod console;
 mod history;
 mod read;
 pub mod view;
@@ -23,4 +24,5 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(history::list_node_gate_runs))
         .routes(routes!(history::list_node_events))
         .routes(routes!(history::get_node_timeline))
+        .routes(routes!(console::get_node_console))
 }

@@ -1,0 +1,35 @@
+//! What nodes wrote on their consoles. It comes from machines nobody trusts: bounded, and without what no console needs.
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_core::consoles::{self, CHUNK_BYTES};
+use muster_core::wire::agent::{ConsoleChunk, ConsoleReport};
+
+use super::Agent;
+use crate::app::App;
+use crate::db;
+use crate::error::Error;
+use crate::http::extract::Json;
+
+/// Chunks taken from one call; the agent batches below this.
+const MAX_BATCH: usize = 1000;
+
+pub(super) async fn report(
+    State(app): State<App>,
+    agent: Agent,
+    Json(report): Json<ConsoleReport>,
+) -> Result<StatusCode, Error> {
+    let chunks: Vec<ConsoleChunk> = report.chunks.into_iter().take(MAX_BATCH).filter_map(storable).collect();
+    let mut tx = app.pool.begin().await?;
+    // Its lock on the agent's row, held to the end, lets the writers to one console come one after the other.
+    agent.fence(&mut tx, report.epoch, &app).await?;
+    db::consoles::append(&mut tx, agent.site, &chunks).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn storable(mut chunk: ConsoleChunk) -> Option<ConsoleChunk> {
+    chunk.text.truncate(chunk.text.floor_char_boundary(CHUNK_BYTES));
+    chunk.text = consoles::kept(&chunk.text);
+    (!chunk.text.is_empty()).then_some(chunk)
+}

@@ -1,0 +1,51 @@
+//! What a node wrote on its serial console.
+
+use axum::extract::State;
+use muster_api::nodes::{ConsoleChunk, ConsoleLog};
+use muster_api::problem::Problem;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::{Path, Query};
+
+/// Small chunks; all that is kept of a node is about 512 KiB.
+const MOST: u32 = 1000;
+
+/// Which part to read.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ConsoleQuery {
+    /// The id of the last chunk seen; without it the latest chunks are answered.
+    after: Option<i64>,
+    /// Chunks, at most 1000.
+    limit: Option<u32>,
+}
+
+/// What is kept of a node's serial console, oldest first.
+#[utoipa::path(get, path = "/v1/nodes/{node}/console", tag = "nodes", params(("node", description = "Name or id"), ConsoleQuery), responses(
+    (status = 200, description = "The chunks, as the node wrote them", body = ConsoleLog),
+    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn get_node_console(
+    State(app): State<App>,
+    _: Viewer,
+    Path(node): Path<String>,
+    Query(query): Query<ConsoleQuery>,
+) -> Result<Answer, Error> {
+    let limit = query.limit.unwrap_or(MOST);
+    if !(1..=MOST).contains(&limit) {
+        return Err(Error::invalid("limit", "out_of_range", format!("1 to {MOST}")));
+    }
+    let mut conn = app.pool.acquire().await?;
+    let id = db::nodes::find_id(&mut conn, &node).await?.ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
+    let rows = db::consoles::tail(&mut conn, id, query.after, i64::from(limit)).await?;
+    let last_id = rows.last().map_or(query.after.unwrap_or(0), |row| row.id);
+    let items = rows.into_iter().map(|row| ConsoleChunk { id: row.id, at: row.at, text: row.text }).collect();
+    Answer::ok(&ConsoleLog { items, last_id })
+}
