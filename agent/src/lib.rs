@@ -4,6 +4,7 @@ pub mod blobs; // Content-addressed cache of images and bundles
 pub mod bmc; // Power and boot order through Redfish
 pub mod boot; // DHCP, TFTP, HTTP boot and the iPXE script
 pub mod cluster; // Admission to Slurm
+pub mod consoles; // What nodes write on their serial consoles
 pub mod ssh; // The one way to command a node
 pub mod watch; // Deadline, cancellation and voice of a long wait
 pub mod work; // Leases jobs, acts, reports

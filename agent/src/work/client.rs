@@ -5,8 +5,8 @@ use std::time::Duration;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ActReply, Hello, LeaseJobs, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
-    Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ActReply, ConsoleChunk, ConsoleReport, Hello, LeaseJobs, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob,
+    Renewed, ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::node::Challenge;
 use reqwest::{Response, StatusCode};
@@ -189,6 +189,14 @@ impl Server {
     /// [`CallError`].
     pub async fn report_sightings(&self, sightings: Vec<Sighting>) -> Result<(), CallError> {
         self.client.post("sightings", &Sightings { epoch: self.epoch, sightings }, CALL).await.map(|_| ())
+    }
+
+    /// Tells what nodes wrote on their consoles.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn report_consoles(&self, chunks: Vec<ConsoleChunk>) -> Result<(), CallError> {
+        self.client.post("consoles", &ConsoleReport { epoch: self.epoch, chunks }, CALL).await.map(|_| ())
     }
 }
 

@@ -41,6 +41,7 @@ use crate::boot::arm::ArmedBoots;
 use crate::boot::loaders::IpxeBinaries;
 use crate::boot::{BootOptions, BootPorts, BootServices};
 use crate::cluster::slurm::Controllers;
+use crate::consoles;
 
 const SITE_POLL: Duration = Duration::from_secs(60);
 const MAX_PAUSE: Duration = Duration::from_secs(15);
@@ -138,6 +139,8 @@ async fn serve(
 ) -> Result<(), AgentError> {
     let work = stop.child_token();
     let mut tasks = JoinSet::new();
+    let consoles = consoles::record(Arc::clone(agent), config.subscribe());
+    tasks.spawn(work.clone().run_until_cancelled_owned(consoles).map(drop));
     tasks.spawn(work.clone().run_until_cancelled_owned(follow_site(Arc::clone(agent), config)).map(drop));
     tasks.spawn(work.clone().run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen)).map(drop));
     tasks.spawn(leases::run(Arc::clone(agent), work.clone()));

@@ -2,6 +2,7 @@
 
 mod agents; // A whole agent process
 mod client; // The server's answers, told apart
+mod consoles; // Consoles that break
 mod jobs; // A job from lease to outcome
 mod node_job; // Following work on a node
 mod server; // The server

@@ -11,7 +11,8 @@ use http::{HeaderMap, StatusCode, header};
 use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, Welcome,
+    ConsoleChunk, ConsoleReport, Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
+    Welcome,
 };
 use muster_core::wire::node::Answer;
 use serde_json::json;
@@ -27,6 +28,7 @@ pub(crate) const TOKEN: &str = "mst_test_token";
 pub(crate) struct Ledger {
     pub(crate) renewals: Vec<RenewJob>,
     pub(crate) redeemed: Vec<RedeemPermit>,
+    pub(crate) consoles: Vec<ConsoleChunk>,
     /// Calls to answer with 503 before it answers well.
     pub(crate) away_for: u32,
     /// A problem to answer renewals with.
@@ -64,6 +66,7 @@ impl FakeServer {
             .route("/agent/v1/jobs/{id}/renew", post(renew))
             .route("/agent/v1/jobs/{id}/outcome", post(outcome))
             .route("/agent/v1/permits/redeem", post(redeem))
+            .route("/agent/v1/consoles", post(consoles))
             .with_state(desk);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -145,4 +148,13 @@ async fn redeem(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Re
     }
     desk.ledger.lock().unwrap().redeemed.push(serde_json::from_slice(&body).unwrap());
     Json(Redeemed { answer: Answer::Granted { signature: "c2lnbmVk".into() } }).into_response()
+}
+
+async fn consoles(State(desk): State<Desk>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refusal) = desk.refuse(&headers) {
+        return refusal;
+    }
+    let report: ConsoleReport = serde_json::from_slice(&body).unwrap();
+    desk.ledger.lock().unwrap().consoles.extend(report.chunks);
+    StatusCode::NO_CONTENT.into_response()
 }

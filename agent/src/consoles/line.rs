@@ -1,0 +1,81 @@
+//! One console over TCP: connected, read, connected again. Nothing is ever sent to it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::wire::agent::ConsoleTarget;
+use nix::sys::socket::{setsockopt, sockopt};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::tape::Tape;
+use crate::work::backoff::Backoff;
+
+const CONNECT: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that held this long was a good one: its end is followed by a short pause.
+const GOOD: Duration = Duration::from_secs(30);
+/// Bytes of one read: small enough for a chunk, whatever becomes of them as text.
+const READ: usize = 2 << 10;
+/// First reads of all consoles are spread over this: a terminal server with hundreds of ports is a small computer.
+const SPREAD: Duration = Duration::from_secs(1);
+
+/// Reads a console onto its tape until it is dropped.
+pub(super) async fn read(target: ConsoleTarget, tape: Arc<Tape>) {
+    let address = SocketAddr::new(target.address, target.port);
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    let mut told = Told::Nothing;
+    tokio::time::sleep(SPREAD.mul_f64(rand::random())).await;
+    loop {
+        let begun = Instant::now();
+        let ended = follow(address, &tape, &mut told).await;
+        let why = ended.map_or_else(|error| error.to_string(), |()| "it closed the connection".into());
+        match told {
+            Told::Nothing => tape.note(&format!("the console at {address} cannot be read: {why}; it is tried again")),
+            Told::Reading => tape.note(&format!("the console at {address} is lost: {why}; it is tried again")),
+            Told::Away => {}
+        }
+        told = Told::Away;
+        if begun.elapsed() >= GOOD {
+            backoff.reset();
+        }
+        backoff.pause().await;
+    }
+}
+
+/// What the tape says of the connection: each change once, and nothing of a connection that brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Reading,
+    Away,
+}
+
+/// One connection from its beginning to its end.
+async fn follow(address: SocketAddr, tape: &Tape, told: &mut Told) -> io::Result<()> {
+    let mut stream = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await??;
+    keep_alive(&stream)?;
+    let mut bytes = [0; READ];
+    loop {
+        let length = stream.read(&mut bytes).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        if std::mem::replace(told, Told::Reading) == Told::Away {
+            tape.note(&format!("the console at {address} is read again"));
+        }
+        tape.write(&bytes[..length]);
+    }
+}
+
+/// A console may be silent for weeks: only the other side's kernel can tell that it is still there. Asked after a minute, given up after two.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &60)?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &15)?;
+    setsockopt(stream, sockopt::TcpKeepCount, &4)?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Records the serial consoles of the site's nodes: often the only evidence when a kernel hangs. It only reads, and nothing waits for it; a
+//! console that floods, or a server that is away, costs the oldest text and a line that says so.
+
+mod line; // One console, connected again and again
+mod tape; // One console's text on its way to the server
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::clock::Clock;
+use muster_core::ids::NodeId;
+use muster_core::wire::agent::{ConsoleChunk, ConsoleTarget, SiteConfig};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::tape::Tape;
+use crate::work::agent::Agent;
+use crate::work::backoff::Backoff;
+
+/// A booting machine writes all the time: one call a second tells what all of them wrote.
+const GATHER: Duration = Duration::from_secs(1);
+/// What one call carries; the server takes 1000 chunks and 32 MiB.
+const BATCH_CHUNKS: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+const MAX_PAUSE: Duration = Duration::from_secs(15);
+
+/// Records what the configuration names for as long as it has a sender.
+pub(crate) async fn record(agent: Arc<Agent>, mut configs: watch::Receiver<Option<SiteConfig>>) {
+    let mut lines = Lines::default();
+    let mut backoff = Backoff::new(MAX_PAUSE);
+    loop {
+        let targets = configs.borrow_and_update().as_ref().map(|config| config.consoles.clone());
+        lines.follow(&targets.unwrap_or_default(), &agent.clock);
+        tokio::select! {
+            changed = configs.changed() => match changed {
+                Ok(()) => continue,
+                Err(_closed) => return,
+            },
+            () = tokio::time::sleep(GATHER) => {}
+        }
+        lines.tell(&agent, &mut backoff).await;
+    }
+}
+
+/// The consoles that are read now.
+#[derive(Debug, Default)]
+struct Lines {
+    lines: BTreeMap<NodeId, Line>,
+    /// The node that a call told last: the next call begins after it, so that no flood keeps others from being told.
+    last: Option<NodeId>,
+}
+
+#[derive(Debug)]
+struct Line {
+    target: ConsoleTarget,
+    tape: Arc<Tape>,
+    _reader: AbortOnDropHandle<()>,
+}
+
+/// One call, and how much of each tape it tells.
+#[derive(Debug, Default)]
+struct Batch {
+    chunks: Vec<ConsoleChunk>,
+    bytes: usize,
+    reports: Vec<(NodeId, tape::Report)>,
+}
+
+impl Lines {
+    /// Reads these consoles and no others. A console that moved keeps what is not told yet.
+    fn follow(&mut self, targets: &[ConsoleTarget], clock: &Clock) {
+        let wanted: BTreeMap<NodeId, ConsoleTarget> = targets.iter().map(|target| (target.node, *target)).collect();
+        self.lines.retain(|node, _| wanted.contains_key(node));
+        for (node, target) in wanted {
+            let line = self.lines.get(&node);
+            if line.is_some_and(|line| line.target == target) {
+                continue;
+            }
+            let tape = line.map_or_else(|| Arc::new(Tape::new(clock.clone())), |line| Arc::clone(&line.tape));
+            let reader = tokio::spawn(line::read(target, Arc::clone(&tape)));
+            self.lines.insert(node, Line { target, tape, _reader: AbortOnDropHandle::new(reader) });
+        }
+    }
+
+    /// Tells the server what was written since it last heard. What it did not hear stays on the tapes.
+    async fn tell(&mut self, agent: &Agent, backoff: &mut Backoff) {
+        loop {
+            let Batch { chunks, bytes, reports } = self.batch();
+            if chunks.is_empty() {
+                return;
+            }
+            let full = bytes >= BATCH_BYTES || chunks.len() >= BATCH_CHUNKS;
+            match agent.server.report_consoles(chunks).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    agent.heed(&error);
+                    if error.retryable() {
+                        tracing::debug!(%error, "consoles not told");
+                        return backoff.pause().await;
+                    }
+                    tracing::warn!(%error, bytes, "the server does not take this console text");
+                }
+            }
+            for (node, report) in &reports {
+                if let Some(line) = self.lines.get(node) {
+                    line.tape.told(report);
+                }
+            }
+            self.last = reports.last().map(|(node, _)| *node);
+            if !full {
+                return;
+            }
+        }
+    }
+
+    fn batch(&self) -> Batch {
+        let mut batch = Batch::default();
+        let after = self.lines.iter().filter(|(node, _)| Some(**node) > self.last);
+        let rest = self.lines.iter().filter(|(node, _)| Some(**node) <= self.last);
+        for (node, line) in after.chain(rest) {
+            let (chunks, bytes) = (BATCH_CHUNKS - batch.chunks.len(), BATCH_BYTES.saturating_sub(batch.bytes));
+            if chunks == 0 || bytes == 0 {
+                break;
+            }
+            let (report, told) = line.tape.report(chunks, bytes);
+            if told.is_empty() {
+                continue;
+            }
+            batch.bytes += told.iter().map(|(_, text)| text.len()).sum::<usize>();
+            batch.chunks.extend(told.into_iter().map(|(at, text)| ConsoleChunk { node: *node, at, text }));
+            batch.reports.push((*node, report));
+        }
+        batch
+    }
+}

@@ -1,0 +1,82 @@
+//! Consoles that break, and a server that is away, are outlived.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_core::ids::NodeId;
+use muster_core::wire::agent::{ConsoleTarget, SiteConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::agent;
+use super::server::FakeServer;
+use crate::consoles;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn site(consoles: Vec<ConsoleTarget>) -> Option<SiteConfig> {
+    Some(SiteConfig { revision: "r".into(), site: "lab".into(), subnets: Vec::new(), consoles })
+}
+
+/// What the server was told of a node.
+fn told(server: &FakeServer, node: NodeId) -> String {
+    let ledger = server.ledger.lock().unwrap();
+    ledger.consoles.iter().filter(|chunk| chunk.node == node).map(|chunk| chunk.text.as_str()).collect()
+}
+
+async fn wait_until(server: &FakeServer, node: NodeId, done: impl Fn(&str) -> bool) -> String {
+    let waited = tokio::time::timeout(LIMIT, async {
+        loop {
+            let text = told(server, node);
+            if done(&text) {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("told: {:?}", told(server, node)))
+}
+
+#[tokio::test]
+async fn a_console_that_breaks_is_read_again_and_a_server_that_is_away_loses_nothing() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
+    let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (node, gone) = (NodeId::new(), NodeId::new());
+    let target =
+        ConsoleTarget { node, address: "127.0.0.1".parse().unwrap(), port: console.local_addr().unwrap().port() };
+    let refusing = ConsoleTarget { node: gone, port: 1, ..target };
+    let (config, configs) = watch::channel(site(vec![target, refusing]));
+    let recording = AbortOnDropHandle::new(tokio::spawn(consoles::record(Arc::clone(&agent), configs)));
+
+    let (mut line, _) = console.accept().await.unwrap();
+    line.write_all(b"SeaBIOS\r\n\x00\xff").await.unwrap();
+    wait_until(&server, node, |text| text == "SeaBIOS\r\n\u{fffd}").await;
+    wait_until(&server, gone, |text| text.contains("cannot be read: ")).await;
+
+    // The line breaks while the server is away; both come back.
+    server.ledger.lock().unwrap().away_for = 2;
+    line.write_all(b"Kernel panic").await.unwrap();
+    drop(line);
+    let (mut line, _) = console.accept().await.unwrap();
+    line.write_all(b"second boot").await.unwrap();
+    let text = wait_until(&server, node, |text| text.ends_with("second boot")).await;
+    let parts: Vec<&str> = text.split("\r\n").collect();
+    assert_eq!(parts.len(), 6, "{text:?}");
+    assert!(
+        parts[1] == "\u{fffd}Kernel panic"
+            && parts[2].ends_with("is lost: it closed the connection; it is tried again]"),
+        "{text:?}"
+    );
+    assert!(parts[3].is_empty() && parts[4].ends_with("is read again]"), "{text:?}");
+
+    // A console nobody declares any more is let go of, and nothing was ever sent to it.
+    config.send_replace(site(Vec::new()));
+    let mut sent = Vec::new();
+    tokio::time::timeout(LIMIT, line.read_to_end(&mut sent)).await.unwrap().unwrap();
+    assert!(sent.is_empty());
+    drop(config);
+    tokio::time::timeout(LIMIT, recording).await.unwrap().unwrap();
+}
