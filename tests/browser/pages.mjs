@@ -76,6 +76,11 @@ async function look(browser, [view, options]) {
     at = entry[1];
     await visit(page, view, entry);
   }
+  if (node) {
+    at = "a step's log";
+    await unfold(page);
+    await shoot(page, `node-log-${view}`);
+  }
   at = "the stream";
   await page.goto(url);
   await page.locator("#live-mark[data-state=live]").waitFor();
@@ -85,6 +90,20 @@ async function look(browser, [view, options]) {
   await page.getByText("look for it in the list of nodes").waitFor();
   await shoot(page, `not-found-${view}`);
   await context.close();
+}
+
+// A log unfolds inside its step, and stays unfolded when the page is fetched anew around it.
+async function unfold(page) {
+  await page.goto(`${url}/nodes/${node}`);
+  const log = page.locator("details.log").first();
+  if (!(await log.count())) return;
+  await log.locator("summary").click();
+  await log.locator(".l").first().waitFor();
+  const fetched = page.waitForResponse((response) => response.url().endsWith(`/nodes/${node}`));
+  await page.evaluate(() => htmx.trigger("#main", "muster:changed"));
+  await fetched;
+  await page.waitForTimeout(200);
+  assert.ok(await log.locator(".l").first().isVisible(), "the log was folded by a refresh");
 }
 
 // Without script: signing in, reading and filtering still work.

@@ -58,6 +58,7 @@ pub fn router(app: App) -> Router {
         .fallback(async || Error::NotFound("What the path names".into()))
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
         .layer(middleware::from_fn(cross_site::refuse))
+        .layer(middleware::from_fn(crate::ui::problems::as_pages))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(CompressionLayer::new())
         .layer(fixed(header::CONTENT_SECURITY_POLICY, POLICY))

@@ -41,7 +41,8 @@ pub(super) struct AgentLine {
 pub(super) async fn list_agents(State(app): State<App>, Viewer(actor): Viewer, visit: Visit) -> Result<Page, Error> {
     let rows = db::agents::list(&mut *app.pool.acquire().await?).await?;
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Agents, "Agents").by_hand("muster agent list", "/v1/agents"),
+        frame: Frame::new(&visit, &actor, Section::Agents, "Agents")
+            .by_hand("muster site agents SITE", "/v1/sites/SITE/agents"),
         agents: rows.into_iter().map(|row| line(row, visit.now)).collect(),
     })
 }

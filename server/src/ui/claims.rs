@@ -85,15 +85,9 @@ pub(super) async fn list_claims(
         .filter(|_| more)
         .map(|last| format!("/claims?{pool_part}after={}", last.name))
         .unwrap_or_default();
-    let (cli, path) = match only {
-        Some(name) => (
-            format!("muster claim list --pool {}", format::shell(name)),
-            format!("/v1/claims?pool={}", format::escape(name)),
-        ),
-        None => ("muster claim list".to_owned(), "/v1/claims".to_owned()),
-    };
+    let path = only.map_or_else(|| "/v1/claims".to_owned(), |name| format!("/v1/claims?pool={}", format::escape(name)));
     Ok(Page {
-        frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand(cli, &path),
+        frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand("muster claim list", &path),
         pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
         claims: claims.into_iter().map(|row| claim(row, visit.now)).collect(),
         pool: query.pool,
@@ -102,7 +96,9 @@ pub(super) async fn list_claims(
 }
 
 fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
-    let own: Vec<&PoolCount> = counts.iter().filter(|count| count.pool == row.id).collect();
+    let mut own: Vec<&PoolCount> = counts.iter().filter(|count| count.pool == row.id).collect();
+    // Most nodes first; the rest in the order of the words, so that the line does not jump about.
+    own.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.state.cmp(&b.state)));
     let text = |name| format::cut(member(&row.spec, name), 63);
     Pool {
         image: text("image"),

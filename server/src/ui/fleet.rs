@@ -21,7 +21,7 @@ use crate::db::pages::racks::RackRow;
 use crate::error::Error;
 
 /// Rows of a list before "and N more".
-const ROWS: i64 = 12;
+const ROWS: i64 = 8;
 const TRANSITIONS: i64 = 30;
 const RACKS: i64 = 64;
 /// Up to here the map shows every node; above, the states of each rack.
@@ -75,6 +75,8 @@ pub(super) struct Rack {
     /// Where the map shows no single nodes: bars, in percent of the rack's nodes.
     pub bars: Vec<Bar>,
     pub told: String,
+    /// How many need a person; empty for none.
+    pub bad: String,
 }
 
 /// A node on the map.
@@ -222,7 +224,7 @@ fn rack(name: String, cells: Vec<Cell>) -> Rack {
         1 => "1 node".to_owned(),
         many => format!("{many} nodes"),
     };
-    Rack { href: format!("/racks?rack={name}"), name, cells, bars: Vec::new(), told }
+    Rack { href: format!("/racks?rack={name}"), name, cells, bars: Vec::new(), told, bad: String::new() }
 }
 
 fn cell(name: &str, state: &str) -> Cell {
@@ -251,9 +253,14 @@ async fn bars(conn: &mut PgConnection, rows: Vec<RackRow>) -> Result<Vec<Rack>, 
         }
         let bad: i64 =
             own.iter().filter(|count| chips::state(&count.state).tone == "bad").map(|count| count.count).sum();
-        let told =
-            if bad > 0 { format!("{} nodes, {bad} need a person", row.nodes) } else { format!("{} nodes", row.nodes) };
-        Rack { href: format!("/racks?rack={}", row.name), name: row.name, cells: Vec::new(), bars, told }
+        Rack {
+            href: format!("/racks?rack={}", row.name),
+            name: row.name,
+            cells: Vec::new(),
+            bars,
+            told: row.nodes.to_string(),
+            bad: if bad > 0 { bad.to_string() } else { String::new() },
+        }
     };
     Ok(rows.into_iter().map(one).collect())
 }

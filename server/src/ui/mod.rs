@@ -17,8 +17,8 @@ pub mod problems; // Errors as pages that say what to do
 mod racks; // Elevations and power
 mod sign_in; // Sessions
 
+use axum::Router;
 use axum::routing::{get, post};
-use axum::{Router, middleware};
 
 use crate::app::App;
 
@@ -31,6 +31,7 @@ pub fn router(app: App) -> Router {
         .route("/", get(fleet::show_fleet))
         .route("/nodes", get(nodes::list::list_nodes))
         .route("/nodes/{node}", get(nodes::show_node))
+        .route("/nodes/{node}/console", get(nodes::console::show_console))
         .route("/ui/nodes/{node}/actions/{wish}", post(nodes::actions::act_on_node))
         .route("/operations", get(operations::list_operations))
         .route("/operations/{operation}", get(operations::show_operation))
@@ -44,6 +45,5 @@ pub fn router(app: App) -> Router {
         .route("/ui/events", get(live::stream_changes))
         .route("/assets/{version}/{*path}", get(assets::get_asset))
         .layer(axum::extract::DefaultBodyLimit::max(FORM_BODY))
-        .layer(middleware::from_fn(problems::as_pages))
         .with_state(app)
 }

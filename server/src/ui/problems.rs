@@ -45,16 +45,19 @@ struct Page {
     request_id: String,
 }
 
-/// Middleware: an error becomes a page, or a way to sign in. Paths of the API keep their JSON.
+/// Middleware: for whoever takes HTML an error becomes a page, or a way to sign in. Paths of the API keep their JSON.
 pub async fn as_pages(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let here = request.uri().path_and_query().map_or_else(|| path.clone(), ToString::to_string);
     let reading = matches!(*request.method(), Method::GET | Method::HEAD);
     let part = request.headers().contains_key("hx-request");
+    let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let wanted = part || accepts.is_some_and(|types| types.contains("text/html"));
     let response = next.run(request).await;
     let is_problem =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/problem+json");
-    match is_problem && !["/v1/", "/agent/", "/openapi"].iter().any(|api| path.starts_with(api)) {
+    let api = ["/v1/", "/agent/", "/openapi"].iter().any(|api| path.starts_with(api));
+    match is_problem && wanted && !api {
         true => page(response, &here, reading, part).await,
         false => response,
     }
@@ -152,6 +155,15 @@ mod tests {
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         let html = body(response).await;
         assert!(html.contains("look for it in the list of nodes") && !html.contains("<b>"), "{html}");
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_away_is_told_as_that() {
+        let away = Error::Unavailable(sqlx::Error::PoolTimedOut).into_response();
+        let response = page(away, "/", true, false).await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.headers().contains_key(header::RETRY_AFTER));
+        assert!(body(response).await.contains("Nodes are not affected"));
     }
 
     #[tokio::test]

@@ -89,7 +89,7 @@ pub(super) async fn list_racks(
     let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
     let (cli, path) = match only {
         Some(name) => {
-            (format!("muster rack show {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
+            (format!("muster get rack {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
         }
         None => ("muster rack list".to_owned(), "/v1/racks".to_owned()),
     };
@@ -111,7 +111,7 @@ fn rack(row: RackRow, placed: &[PlacedRow]) -> Rack {
         site: format::cut(member(&row.spec, "site"), 63),
         height: units * UNIT_HEIGHT,
         units: (1..=units).map(|number| Unit { y: (units - number) * UNIT_HEIGHT, number }).collect(),
-        told: format!("{} of {units} U named, {} nodes", nodes.len(), row.nodes),
+        told: if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) },
         nodes,
         unplaced,
         power: power(row.committed_w, budget),

@@ -1,6 +1,7 @@
 //! The list of nodes, and the page of one: where it is, why, what led there, what was measured, what can be done.
 
 pub(super) mod actions; // Buttons, and the forms behind them
+pub(super) mod console; // What it wrote on its serial line
 mod facts; // What inspection saw
 mod gates; // What was measured
 pub(super) mod list; // The list
@@ -41,6 +42,8 @@ pub(super) struct Page {
     machine: Vec<Pair>,
     network: Vec<Address>,
     stack: stack::Stack,
+    /// When its console was heard last.
+    console: Option<Moment>,
     actions: Vec<actions::Action>,
 }
 
@@ -108,6 +111,7 @@ pub(super) async fn show_node(
     let events = db::pages::work::list_events_before(&mut conn, Some(id), i64::MAX, timeline::EVENTS).await?;
     let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
+    let console = db::consoles::tail(&mut conn, id, None, 1).await?;
     let gates = gates::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
     let running = steps.iter().find(|step| step.state == "leased").and_then(|step| progress::of(step, now));
@@ -121,6 +125,7 @@ pub(super) async fn show_node(
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
         facts: facts.map(|seen| facts::table(seen, now)),
+        console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
         stack: stack::of(&node, &machine, converged),
         actions: actions::offered(&node, &machine, &actor)?,

@@ -159,7 +159,7 @@ pub(super) async fn show_operation(
     let kind = format::cut(&row.kind.replace('_', " "), 40);
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Operations, format!("Operation: {kind}"))
-            .by_hand(format!("muster operation show {id}"), &format!("/v1/operations/{id}"))
+            .by_hand(format!("muster operation get {id}"), &format!("/v1/operations/{id}"))
             .live(live),
         id: id.to_string(),
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),

@@ -1,0 +1,117 @@
+//! What a node wrote on its serial console: the end of it, followed while somebody looks.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::consoles::ChunkRow;
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+use crate::ui::format;
+use crate::ui::frame::{Frame, Live, Section, Visit};
+
+/// Pieces of one answer.
+const CHUNKS: i64 = 200;
+/// Characters of one answer; the end is what matters.
+const LONGEST: usize = 64 * 1024;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "console_page.html")]
+struct Page {
+    frame: Frame,
+    node: String,
+    tail: Tail,
+}
+
+/// The part that htmx puts into a page.
+#[derive(Template, WebTemplate)]
+#[template(path = "console_part.html")]
+struct Part {
+    tail: Tail,
+}
+
+struct Tail {
+    text: String,
+    /// Where the part that follows is.
+    more: String,
+    /// Whether nothing is shown before this.
+    first: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::ui) struct ConsoleQuery {
+    /// The id of the last piece that is there already; the newest pieces without it.
+    after: Option<i64>,
+}
+
+/// The end of a console.
+pub(in crate::ui) async fn show_console(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Path(key): Path<String>,
+    Query(query): Query<ConsoleQuery>,
+) -> Result<Response, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
+    let chunks = db::consoles::tail(&mut conn, id, query.after, CHUNKS).await?;
+    let last = chunks.last().map_or(query.after.unwrap_or(0), |chunk| chunk.id);
+    let tail =
+        Tail { text: text(&chunks), more: format!("/nodes/{id}/console?after={last}"), first: query.after.is_none() };
+    if visit.part {
+        return Ok(Part { tail }.into_response());
+    }
+    let frame = Frame::new(&visit, &actor, Section::Nodes, format!("Console of {key}"));
+    let frame =
+        frame.by_hand(format!("muster node console {}", format::shell(&key)), &format!("/v1/nodes/{key}/console"));
+    Ok(Page { frame: frame.live(Live::Never), node: key, tail }.into_response())
+}
+
+/// Plain text: what would move a cursor, colour or ring is left out.
+fn text(chunks: &[ChunkRow]) -> String {
+    let all: String = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
+    let plain = plain(&all);
+    let from = plain.chars().count().saturating_sub(LONGEST);
+    plain.chars().skip(from).collect()
+}
+
+/// Leaves escape sequences (ECMA-48) and control characters out.
+fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' if rest.next_if_eq(&'[').is_some() => {
+                // Parameters, up to the final byte.
+                while rest.next_if(|c| !('@'..='~').contains(c) && !c.is_control()).is_some() {}
+                rest.next_if(|c| ('@'..='~').contains(c));
+            }
+            '\u{1b}' => {
+                rest.next_if(|c| !c.is_control());
+            }
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminals_commands_are_left_out() {
+        assert_eq!(plain("\u{1b}[0;32m[  OK  ]\u{1b}[0m Started\r\n"), "[  OK  ] Started\n");
+        assert_eq!(plain("\u{1b}[2J\u{1b}[1;1Ha\u{7}\tb\u{1b}"), "a\tb");
+        assert_eq!(plain("\u{1b}cGRUB\u{1b}[\n"), "GRUB\n");
+        assert_eq!(plain("<b>ü</b>"), "<b>ü</b>");
+    }
+}
