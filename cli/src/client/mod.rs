@@ -3,6 +3,7 @@
 mod apply; // Documents from files
 mod claims; // muster claim
 mod connection; // Which server, as whom
+mod consoles; // muster node console
 mod events; // muster event
 pub(crate) mod exit; // Exit codes
 mod kinds; // muster get, delete, rack, site

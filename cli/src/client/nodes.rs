@@ -9,9 +9,9 @@ use muster_api::gate_runs::GateRun;
 use muster_api::nodes::{Node, NodeFacts, NodeSpec};
 use tokio::time::Instant;
 
-use super::Session;
 use super::output::{Rows, age, clean, duration};
 use super::progress::{self, parse_duration};
+use super::{Session, consoles};
 
 /// What can be asked of nodes.
 #[derive(Debug, Subcommand)]
@@ -34,6 +34,13 @@ pub(crate) enum NodeVerb {
     Facts { node: String },
     /// Show the latest gate runs.
     Gates { node: String },
+    /// Show what a node wrote on its serial console.
+    Console {
+        node: String,
+        /// Go on as it writes.
+        #[arg(short, long)]
+        follow: bool,
+    },
     /// Accept a discovered node: it is inspected.
     Accept(ActArgs),
     /// Turn a discovered node away.
@@ -114,6 +121,7 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
             let runs = client.node_gate_runs(&node).await?;
             session.output.print_lines(&runs, || runs.items.iter().flat_map(gate_lines).collect())
         }
+        NodeVerb::Console { node, follow } => consoles::show(session, &node, follow).await,
         other => act(session, other).await,
     }
 }
@@ -139,7 +147,8 @@ async fn act(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
         | NodeVerb::Watch(_)
         | NodeVerb::Timeline { .. }
         | NodeVerb::Facts { .. }
-        | NodeVerb::Gates { .. } => bail!("not an action"),
+        | NodeVerb::Gates { .. }
+        | NodeVerb::Console { .. } => bail!("not an action"),
     };
     let operation = session.client.node_action(&args.node, action, args.reason.as_deref()).await?;
     session.output.print_lines(&operation, || vec![format!("operation {}", operation.id)])?;

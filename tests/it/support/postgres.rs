@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ kill -INT "$server"
 wait "$server"
 rm -rf "$dir""#;
 
-/// The running server; the pipe's end is what keeps it.
+/// The running server; the keeper's pipe, closed when this is gone, is what keeps it.
 struct Running {
     socket_dir: PathBuf,
-    _keeper: ChildStdin,
+    _keeper: Child,
 }
 
 static RUNNING: OnceLock<Running> = OnceLock::new();
@@ -88,7 +88,7 @@ fn run(dir: &Path) -> Running {
     for setting in settings {
         server.extend(["-c".to_owned(), setting.to_owned()]);
     }
-    let mut keeper = Command::new("sh")
+    let keeper = Command::new("sh")
         .args(["-c", KEEPER, "keeper"])
         .arg(dir)
         .args(server)
@@ -98,7 +98,7 @@ fn run(dir: &Path) -> Running {
         .current_dir("/")
         .spawn()
         .unwrap();
-    let running = Running { socket_dir: dir.to_path_buf(), _keeper: keeper.stdin.take().unwrap() };
+    let running = Running { socket_dir: dir.to_path_buf(), _keeper: keeper };
     let deadline = Instant::now() + START_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     while let Err(error) = runtime.block_on(connect(dir, "postgres")) {

@@ -1,0 +1,326 @@
+//! An agent process that speaks the real protocol to the real listener and acts on simulated machines, by the rules of the real one: an act
+//! is committed before it is done, and observed instead of repeated. It dies when its fuel is used up, at whatever step that is.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use muster_core::ids::{JobId, PermitId};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::{
+    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
+    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+};
+use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+use super::machine::{Done, Heard, Machine, Running, Turn};
+use super::rack::Rack;
+
+/// Enough for anything.
+pub(crate) const IMMORTAL: u32 = u32::MAX;
+
+/// Why a job did not come to its outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The process died.
+    Dead,
+    /// The server does not want to hear of it: the status and the code of the refusal.
+    Refused(u16, String),
+}
+
+impl Stop {
+    fn refused(status: u16, body: &Value) -> Self {
+        Self::Refused(status, body["code"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+/// How a step of a job that did not succeed goes on: it fails, or stops without an outcome.
+enum Bad {
+    Fails(Failure),
+    Stops(Stop),
+}
+
+impl From<Stop> for Bad {
+    fn from(stop: Stop) -> Self {
+        Self::Stops(stop)
+    }
+}
+
+fn failed(code: &str) -> Bad {
+    Bad::Fails(Failure { code: code.into(), message: format!("simulated: {code}"), retryable: true })
+}
+
+fn fatal(code: &str, message: String) -> Bad {
+    Bad::Fails(Failure { code: code.into(), message, retryable: false })
+}
+
+#[derive(Clone)]
+pub(crate) struct Agent {
+    router: Router,
+    token: String,
+    rack: Arc<Mutex<Rack>>,
+    pub(crate) epoch: i64,
+    trusted: String,
+    /// Steps left to this process.
+    fuel: Arc<AtomicU32>,
+}
+
+impl Agent {
+    /// A process starts and says hello.
+    pub(crate) async fn start(router: Router, token: &str, rack: Arc<Mutex<Rack>>, fuel: u32) -> Self {
+        let fuel = Arc::new(AtomicU32::new(fuel));
+        let mut agent = Self { router, token: token.to_owned(), rack, epoch: 0, trusted: String::new(), fuel };
+        let instance = uuid::Uuid::now_v7().to_string();
+        let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance };
+        let welcome: Welcome = agent.call("/agent/v1/hello", &hello).await.expect("an enrolled agent is welcome");
+        agent.epoch = welcome.epoch;
+        agent.trusted = welcome.permit_public_key;
+        agent
+    }
+
+    /// So many steps from now on.
+    pub(crate) fn refuel(&self, steps: u32) {
+        self.fuel.store(steps, Ordering::SeqCst);
+    }
+
+    /// A call as it goes over the wire.
+    pub(crate) async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
+        let request = Request::post(path)
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("content-type", "application/json")
+            .body(Body::from(serde_json::to_vec(body).unwrap()))
+            .unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        match status.is_success() {
+            true => Ok(serde_json::from_value(body).unwrap()),
+            false => Err(Stop::refused(status.as_u16(), &body)),
+        }
+    }
+
+    pub(crate) async fn lease(&self, capacity: u32) -> Result<Vec<Job>, Stop> {
+        let leased: LeasedJobs = self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s: 0 }).await?;
+        Ok(leased.jobs)
+    }
+
+    /// Whether the job is to be stopped.
+    pub(crate) async fn renew(&self, job: &Job) -> Result<bool, Stop> {
+        let waiting_for = Some(format!("the simulated {}", job.spec.kind()));
+        let renew = RenewJob { epoch: self.epoch, attempt: job.attempt, progress: None, log: Vec::new(), waiting_for };
+        Ok(self.call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew).await?.cancel)
+    }
+
+    pub(crate) async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
+        let report = ReportOutcome { epoch: self.epoch, attempt, outcome };
+        self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report).await
+    }
+
+    pub(crate) async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
+        let start = StartAct { epoch: self.epoch, attempt: job.attempt, act: act.into(), before: before.into() };
+        self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
+    }
+
+    pub(crate) async fn redeem(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> Result<Answer, Stop> {
+        let request = RedeemPermit { epoch: self.epoch, job: job.id, attempt: job.attempt, permit, challenge };
+        Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
+    }
+
+    /// Does a job from lease to outcome.
+    pub(crate) async fn work(&self, job: &Job) -> Result<(), Stop> {
+        self.step()?;
+        if self.renew(job).await? {
+            return self.report(job.id, job.attempt, Outcome::Cancelled).await;
+        }
+        let outcome = match self.execute(job).await {
+            Ok(result) => Outcome::Succeeded { result },
+            Err(Bad::Fails(failure)) => Outcome::Failed { failure },
+            Err(Bad::Stops(stop)) => return Err(stop),
+        };
+        self.step()?;
+        self.report(job.id, job.attempt, outcome).await
+    }
+
+    /// The next thing the process does, if it lives to do it.
+    fn step(&self) -> Result<(), Stop> {
+        let left = self.fuel.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+            IMMORTAL => Some(IMMORTAL),
+            left => left.checked_sub(1),
+        });
+        left.map(drop).map_err(|_| Stop::Dead)
+    }
+
+    fn rack(&self) -> MutexGuard<'_, Rack> {
+        self.rack.lock().expect("nobody panics with it")
+    }
+
+    /// Looks at a machine or does something to it.
+    fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
+        act(self.rack().machines.get_mut(&job.node_name).expect("every node has its machine"))
+    }
+
+    async fn execute(&self, job: &Job) -> Result<JobResult, Bad> {
+        let turn = match job.spec.kind() {
+            // Gates have their turn on the node.
+            "gates" => None,
+            kind => self.with(job, |machine| machine.next_turn(kind)),
+        };
+        if let Some(Turn::Fails(failure)) = turn {
+            return Err(Bad::Fails(failure));
+        }
+        match &job.spec {
+            JobSpec::BootLive(spec) => self.boot_live(job, spec).await,
+            JobSpec::Inventory { .. } => {
+                let facts = self.with(job, |machine| machine.facts());
+                Ok(JobResult::Facts { facts: Box::new(facts) })
+            }
+            JobSpec::PowerOff { permit, .. } => {
+                if self.with(job, |machine| machine.running != Running::Off) {
+                    let done = self.permitted(job, "power_off", *permit).await?;
+                    self.step()?;
+                    self.with(job, |machine| machine.power_off(done));
+                }
+                Ok(JobResult::PoweredOff)
+            }
+            JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
+            JobSpec::Wipe { plan, .. } => {
+                self.rack().wipes_begin(&job.node_name);
+                self.node(job, Work::Wipe(plan.clone())).await
+            }
+            JobSpec::BootDisk { permit, login, .. } => self.boot_disk(job, *permit, login).await,
+            JobSpec::Converge { plan, .. } => self.node(job, Work::Converge(plan.clone())).await,
+            JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
+            JobSpec::Gates { plan, .. } => self.node(job, Work::Gate(plan.clone())).await,
+            JobSpec::SlurmAdmit { nodes, revision, name, .. } => {
+                self.step()?;
+                match self.rack().configure(*revision, nodes).contains(name) {
+                    true => Ok(JobResult::Admitted { view: "idle".into() }),
+                    false => Err(failed("not_listed")),
+                }
+            }
+            JobSpec::SlurmDrain { .. } => Ok(JobResult::Drained),
+            JobSpec::SlurmRemove { nodes, revision, name, .. } => {
+                self.step()?;
+                match self.rack().configure(*revision, nodes).contains(name) {
+                    true => Err(failed("still_listed")),
+                    false => Ok(JobResult::Removed),
+                }
+            }
+        }
+    }
+
+    async fn boot_live(&self, job: &Job, spec: &BootLive) -> Result<JobResult, Bad> {
+        if !job.acts.iter().any(|record| matches!(record.act.as_str(), "power_on" | "reset")) {
+            let done = self.permitted(job, "power_on", spec.permit).await?;
+            if let Some(done) = self.once(job, done).await? {
+                self.with(job, |machine| machine.boot_live(done, &spec.nonce));
+            }
+        }
+        self.step()?;
+        self.with(job, |machine| match &machine.running {
+            Running::Live { nonce } if *nonce == spec.nonce => Ok(JobResult::Live {
+                host_key: machine.host_key(),
+                boot_id: machine.boot_id(),
+                address: spec.address,
+                bmc_certificate: None,
+            }),
+            _ => Err(failed("boot_window_over")),
+        })
+    }
+
+    async fn boot_disk(&self, job: &Job, permit: PermitId, login: &Login) -> Result<JobResult, Bad> {
+        assert!(!login.host_key.is_empty());
+        if self.with(job, |machine| machine.running != Running::Installed) && job.acts.is_empty() {
+            let done = self.permitted(job, "reset", permit).await?;
+            if let Some(done) = self.once(job, done).await? {
+                self.with(job, |machine| machine.boot_disk(done));
+            }
+        }
+        self.step()?;
+        self.with(job, |machine| match machine.running {
+            Running::Installed => Ok(JobResult::Booted { boot_id: machine.boot_id() }),
+            _ => Err(failed("not_booted")),
+        })
+    }
+
+    /// Another boot id is the proof that it happened; the same one, that it has not.
+    async fn reboot(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
+        let now = self.with(job, |machine| machine.boot_id());
+        let former = job.acts.iter().find(|record| record.act == "reboot").map(|record| record.before.clone());
+        if former.as_ref().is_none_or(|before| *before == now) {
+            let done = self.permitted(job, "reboot", permit).await?;
+            if former.is_some() || self.once(job, done.clone()).await?.is_some() {
+                self.step()?;
+                self.with(job, |machine| machine.boot_disk(done));
+            }
+        }
+        self.step()?;
+        Ok(JobResult::Booted { boot_id: self.with(job, |machine| machine.boot_id()) })
+    }
+
+    /// Redeems a power permit, for an act that is not done yet.
+    async fn permitted(&self, job: &Job, act: &'static str, permit: PermitId) -> Result<Done, Bad> {
+        self.step()?;
+        let act = match self.with(job, |machine| machine.running.clone()) {
+            Running::Off => act,
+            _ if act == "power_on" => "reset",
+            _ => act,
+        };
+        match self.redeem(job, permit, None).await? {
+            Answer::Granted { .. } => Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None }),
+            Answer::Refused { reason } => Err(fatal("permit_refused", reason)),
+        }
+    }
+
+    /// Commits the start of an act; `None` when an earlier attempt had started it.
+    async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
+        self.step()?;
+        let before = self.with(job, |machine| machine.boot_id());
+        match self.start_act(job, done.act, &before).await? {
+            ActReply::Go => {
+                self.step()?;
+                Ok(Some(done))
+            }
+            ActReply::Already(_) => Ok(None),
+        }
+    }
+
+    /// Follows work that muster-node does by itself: it goes on when this process dies.
+    async fn node(&self, job: &Job, work: Work) -> Result<JobResult, Bad> {
+        let plan = Plan {
+            protocol: PROTOCOL,
+            job: job.id,
+            attempt: job.attempt,
+            node: job.node,
+            epoch: job.epoch,
+            timeout_s: job.timeout_s,
+            work,
+        };
+        self.step()?;
+        let mut heard = self.with(job, |machine| machine.run(&plan));
+        if let Heard::Challenge(challenge) = heard {
+            self.step()?;
+            let answer = self.redeem(job, challenge.permit, Some(challenge)).await?;
+            self.step()?;
+            self.with(job, |machine| machine.answer(job.id, &answer, &self.trusted));
+            self.step()?;
+            heard = self.with(job, |machine| machine.run(&plan));
+        }
+        match heard {
+            Heard::Result(WorkResult::Failed(failure)) => Err(Bad::Fails(failure)),
+            Heard::Result(WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
+            Heard::Result(WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),
+            Heard::Result(WorkResult::Gated { results, fingerprint }) => Ok(JobResult::Gated { results, fingerprint }),
+            Heard::Result(WorkResult::Wiped { disks }) => Ok(JobResult::Wiped { disks }),
+            Heard::Stale => Err(fatal("stale_on_node", "the node works on a later assignment".into())),
+            Heard::Challenge(_) => Err(failed("no_answer")),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A machine that keeps state: power, what runs, disks with what is on them, and a log of everything that was done to it. The log is the
+//! oracle: what it does not hold did not happen.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Nic};
+use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
+use muster_core::ids::{ClaimId, JobId, OperationId, PermitId};
+use muster_core::permits::{PermitKind, verify};
+use muster_core::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport};
+use muster_core::values::Mac;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::node::{
+    Answer, Challenge, Failure, GatePlan, ImageWritten, Marker, Plan, WipeMethod, WipedDisk, Work, WorkResult,
+};
+
+use crate::support::server::START;
+
+/// Something that was done to a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// `power_on`, `reset`, `reboot`, `power_off`, `image`, `wipe`.
+    pub(crate) act: &'static str,
+    pub(crate) job: JobId,
+    pub(crate) permit: PermitId,
+    pub(crate) epoch: i64,
+    /// The claim whose marker was on the disk before.
+    pub(crate) marked: Option<ClaimId>,
+}
+
+/// What runs on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Running {
+    Off,
+    Live { nonce: String },
+    Installed,
+    /// On, and nothing that answers.
+    Nothing,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) image: bool,
+    pub(crate) marker: Option<Marker>,
+}
+
+/// A way in which the next job of a kind goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Turn {
+    Fails(Failure),
+    /// Every gate of the run ends so.
+    Gates(Verdict),
+}
+
+/// What muster-node keeps of a job.
+#[derive(Clone, Debug)]
+struct Spool {
+    plan: Plan,
+    challenge: Challenge,
+    result: Option<WorkResult>,
+}
+
+/// What muster-node has to say about a job.
+#[derive(Clone, Debug)]
+pub(crate) enum Heard {
+    Challenge(Challenge),
+    Result(WorkResult),
+    /// It has worked on a later assignment or attempt.
+    Stale,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) mac: Mac,
+    pub(crate) memory_mib: u64,
+    pub(crate) running: Running,
+    pub(crate) disks: BTreeMap<String, Disk>,
+    pub(crate) log: Vec<Done>,
+    /// How the next jobs go, by kind; those after them go well.
+    pub(crate) turns: BTreeMap<&'static str, VecDeque<Turn>>,
+    boots: u32,
+    /// The stack was installed since the disk was written, and whether the machine was booted since.
+    converged: bool,
+    booted_converged: bool,
+    spools: BTreeMap<JobId, Spool>,
+    epoch: i64,
+}
+
+impl Machine {
+    pub(crate) fn new(number: u8) -> Self {
+        let name = format!("n{number}");
+        let disks = ["DATA", "DECOY", "ROOT"].map(|kind| (format!("{kind}-{name}"), Disk::default()));
+        Self {
+            name,
+            mac: Mac([0x52, 0x54, 0, 0, 0, number]),
+            memory_mib: 2048,
+            running: Running::Off,
+            disks: disks.into(),
+            log: Vec::new(),
+            turns: BTreeMap::new(),
+            boots: 0,
+            converged: false,
+            booted_converged: false,
+            spools: BTreeMap::new(),
+            epoch: 0,
+        }
+    }
+
+    pub(crate) fn root(&self) -> String {
+        format!("ROOT-{}", self.name)
+    }
+
+    pub(crate) fn boot_id(&self) -> String {
+        format!("boot-{}-{}", self.name, self.boots)
+    }
+
+    pub(crate) fn host_key(&self) -> String {
+        format!("ssh-ed25519 AAAA{}", self.boots)
+    }
+
+    pub(crate) fn empty(&self) -> bool {
+        self.disks.values().all(|disk| !disk.image && disk.marker.is_none())
+    }
+
+    pub(crate) fn next_turn(&mut self, kind: &str) -> Option<Turn> {
+        self.turns.get_mut(kind)?.pop_front()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        let disk = |(at, serial): (usize, &String)| DiskFacts {
+            name: format!("nvme{at}n1"),
+            serial: Some(serial.clone()),
+            transport: DiskTransport::Nvme,
+            size_bytes: 8 << 30,
+            ..DiskFacts::default()
+        };
+        let nic = Nic { name: "eth0".into(), mac: self.mac, driver: None, pci_address: None, speed_mbps: None, link_up: true };
+        Facts {
+            boot_id: self.boot_id(),
+            cpus: vec![Cpu { socket: 0, model: "simulated".into(), cores: 2, threads: 2 }],
+            memory: Memory { total_bytes: self.memory_mib << 20, ..Memory::default() },
+            disks: self.disks.keys().enumerate().map(disk).collect(),
+            nics: vec![nic],
+            ..Facts::default()
+        }
+    }
+
+    /// Through its firmware into the live image.
+    pub(crate) fn boot_live(&mut self, done: Done, nonce: &str) {
+        self.log.push(done);
+        self.boots += 1;
+        self.running = Running::Live { nonce: nonce.to_owned() };
+        // The live image's spool is in memory.
+        self.spools.clear();
+    }
+
+    /// Through its firmware, or by a reboot, into what is on its disk.
+    pub(crate) fn boot_disk(&mut self, done: Done) {
+        self.log.push(done);
+        self.boots += 1;
+        self.running = if self.disks[&self.root()].image { Running::Installed } else { Running::Nothing };
+        self.booted_converged = self.converged;
+    }
+
+    pub(crate) fn power_off(&mut self, done: Done) {
+        self.log.push(done);
+        self.running = Running::Off;
+    }
+
+    /// `muster-node run`: starts a job, or finds it. What writes disks asks for its permit first.
+    pub(crate) fn run(&mut self, plan: &Plan) -> Heard {
+        let known = self.spools.get(&plan.job);
+        if plan.epoch < self.epoch || known.is_some_and(|known| plan.attempt < known.plan.attempt) {
+            return Heard::Stale;
+        }
+        self.epoch = plan.epoch;
+        if known.is_none_or(|known| known.plan.work != plan.work) {
+            let spool = Spool { plan: plan.clone(), challenge: self.challenge(plan), result: None };
+            self.spools.insert(plan.job, spool);
+        }
+        let result = match &plan.work {
+            Work::Converge(stack) => Some(WorkResult::Converged(self.converge(stack))),
+            Work::Gate(gates) => Some(self.gates(gates)),
+            Work::WriteImage(_) | Work::Wipe(_) => None,
+        };
+        let spool = self.spools.get_mut(&plan.job).expect("made above");
+        spool.plan.attempt = plan.attempt;
+        if result.is_some() {
+            spool.result = result;
+        }
+        match &spool.result {
+            Some(result) => Heard::Result(result.clone()),
+            None => Heard::Challenge(spool.challenge.clone()),
+        }
+    }
+
+    /// `muster-node answer`: the server's word on the challenge. `trusted` is the key of the site's live image.
+    pub(crate) fn answer(&mut self, job: JobId, answer: &Answer, trusted: &str) {
+        let Some(spool) = self.spools.get(&job).filter(|spool| spool.result.is_none()).cloned() else { return };
+        let (kind, permit) = match &spool.plan.work {
+            Work::WriteImage(plan) => (PermitKind::Image, plan.permit),
+            Work::Wipe(plan) => (PermitKind::Wipe, plan.permit),
+            Work::Converge(_) | Work::Gate(_) => return,
+        };
+        let signed = match answer {
+            Answer::Granted { signature } => {
+                verify(trusted, kind, &spool.challenge, signature).map_err(|error| error.to_string())
+            }
+            Answer::Refused { reason } => Err(reason.clone()),
+        };
+        let result = match signed {
+            Err(message) => WorkResult::Failed(Failure { code: "permit_refused".into(), message, retryable: false }),
+            Ok(()) => self.write(&spool.plan, permit),
+        };
+        self.spools.get_mut(&job).expect("found above").result = Some(result);
+    }
+
+    /// The disks are written: once per permit that was granted.
+    fn write(&mut self, plan: &Plan, permit: PermitId) -> WorkResult {
+        let root = self.root();
+        let marked = self.disks[&root].marker.as_ref().map(|marker| marker.claim);
+        let mut done = Done { act: "image", job: plan.job, permit, epoch: plan.epoch, marked };
+        let result = match &plan.work {
+            Work::WriteImage(image) => {
+                let marker = Marker {
+                    protocol: PROTOCOL,
+                    node: plan.node,
+                    claim: image.claim,
+                    epoch: plan.epoch,
+                    image: image.digest,
+                };
+                self.disks.insert(image.disk_serial.clone(), Disk { image: true, marker: Some(marker) });
+                (self.converged, self.booted_converged) = (false, false);
+                WorkResult::ImageWritten(ImageWritten {
+                    disk_serial: image.disk_serial.clone(),
+                    bytes: image.raw_size,
+                    raw_digest: image.raw_digest,
+                    host_key: self.host_key(),
+                    nvram_entry: None,
+                })
+            }
+            Work::Wipe(wipe) => {
+                done.act = "wipe";
+                for serial in &wipe.disk_serials {
+                    self.disks.insert(serial.clone(), Disk::default());
+                }
+                let wiped = |serial: &String| WipedDisk {
+                    serial: serial.clone(),
+                    method: WipeMethod::Discard,
+                    bytes: 8 << 30,
+                    verified_blocks: 64,
+                };
+                WorkResult::Wiped { disks: wipe.disk_serials.iter().map(wiped).collect() }
+            }
+            Work::Converge(_) | Work::Gate(_) => unreachable!("asks for no permit"),
+        };
+        self.log.push(done);
+        result
+    }
+
+    fn challenge(&self, plan: &Plan) -> Challenge {
+        let (permit, operation, mut disk_serials) = match &plan.work {
+            Work::WriteImage(image) => (image.permit, image.operation, vec![image.disk_serial.clone()]),
+            Work::Wipe(wipe) => (wipe.permit, wipe.operation, wipe.disk_serials.clone()),
+            Work::Converge(_) | Work::Gate(_) => (PermitId::new(), OperationId::new(), Vec::new()),
+        };
+        disk_serials.sort();
+        Challenge {
+            protocol: PROTOCOL,
+            permit,
+            operation,
+            job: plan.job,
+            attempt: plan.attempt,
+            node: plan.node,
+            epoch: plan.epoch,
+            boot_id: self.boot_id(),
+            chassis_serial: None,
+            disk_serials,
+            nonce: format!("{:064x}", self.boots),
+        }
+    }
+
+    fn converge(&mut self, plan: &ConvergePlan) -> ConvergeReport {
+        let outcome = if self.converged { ItemOutcome::Unchanged } else { ItemOutcome::Changed };
+        self.converged = true;
+        let root = self.root();
+        self.disks.get_mut(&root).expect("every machine has one").marker = Some(plan.marker.clone());
+        ConvergeReport {
+            lock: plan.lock,
+            items: vec![ItemReport { item: "kernel argument nouveau.modeset=0".into(), outcome, before: None, after: None }],
+            reboot_for: if self.booted_converged { Vec::new() } else { vec!["kernel argument nouveau.modeset=0".into()] },
+        }
+    }
+
+    fn gates(&mut self, plan: &GatePlan) -> WorkResult {
+        let verdict = match self.next_turn("gates") {
+            Some(Turn::Gates(verdict)) => verdict,
+            Some(Turn::Fails(failure)) => return WorkResult::Failed(failure),
+            None => Verdict::Pass,
+        };
+        let wanted = plan.suite.gates.iter().filter(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
+        let results = wanted.map(|gate| result(gate, verdict)).collect();
+        WorkResult::Gated { results, fingerprint: fingerprint(&self.facts()) }
+    }
+}
+
+fn result(gate: &Gate, verdict: Verdict) -> GateResult {
+    GateResult {
+        gate: gate.id.clone(),
+        title: gate.title.clone(),
+        stage: gate.stage,
+        required: gate.required,
+        verdict,
+        reason: format!("it was made to end as {}", verdict.as_str()),
+        measured: Vec::new(),
+        started_at: START.parse().expect("a constant"),
+        duration_ms: 1,
+        evidence: Evidence::default(),
+    }
+}

@@ -1,0 +1,330 @@
+//! The real server, its engine and its agents' listener over simulated machines. Time is the test's: nothing here sleeps.
+
+pub(crate) mod agent; // The agent process
+pub(crate) mod machine; // One machine and its log
+mod oracle; // What must hold whatever happened
+pub(crate) mod rack; // Everything outside of the server
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::Router;
+use jiff::SignedDuration;
+use muster_core::gates::Verdict;
+use muster_core::wire::agent::Job;
+use muster_core::wire::node::Failure;
+use muster_server::tasks::leases;
+use muster_server::{engine, http};
+use serde_json::{Value, json};
+
+use self::agent::{Agent, IMMORTAL, Stop};
+use self::machine::{Machine, Turn};
+use self::rack::Rack;
+use crate::support::fleet;
+use crate::support::server::{Caller, Reply, Server};
+
+/// More passes than any test needs; beyond it, something goes in circles.
+const PASSES: u32 = 2000;
+
+/// States in which a node rests until somebody asks for something.
+const RESTING: [&str; 7] = ["discovered", "available", "in_service", "quarantined", "failed", "maintenance", "retired"];
+
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) admin: Caller,
+    pub(crate) agent: Agent,
+    rack: Arc<Mutex<Rack>>,
+    listener: Router,
+    token: String,
+    /// Steps that the next agent process lives.
+    pub(crate) fuel: Fuel,
+}
+
+/// How long agent processes live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fuel {
+    Forever,
+    /// The process that comes after a dead one lives for one step more; one that finished something leaves its successor with one step.
+    OneMore(u32),
+    /// Each process is killed in its so-manieth step, if its job is new; successors finish it.
+    First(u32),
+}
+
+impl World {
+    /// Nodes `n1`… declared and accepted, nothing done yet.
+    pub(crate) async fn start(nodes: u8) -> Self {
+        Self::declare(nodes, |_, body| body).await
+    }
+
+    /// The same with what is declared changed on its way: path and document.
+    pub(crate) async fn declare(nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
+        let server = Server::start().await;
+        let admin = server.admin().await;
+        for (path, body) in documents(nodes) {
+            admin.put(&path, &change(&path, body)).await.expect(201);
+        }
+        let token = enrol(&admin, "first").await;
+        let listener = http::agent::router(server.app.clone());
+        let rack = Arc::new(Mutex::new(Rack::new(nodes)));
+        let agent = Agent::start(listener.clone(), &token, Arc::clone(&rack), IMMORTAL).await;
+        Self { server, admin, agent, rack, listener, token, fuel: Fuel::Forever }
+    }
+
+    pub(crate) fn rack(&self) -> MutexGuard<'_, Rack> {
+        self.rack.lock().expect("nobody panics with it")
+    }
+
+    /// Looks at a machine, or changes it behind everybody's back.
+    pub(crate) fn machine<T>(&self, name: &str, look: impl FnOnce(&mut Machine) -> T) -> T {
+        look(self.rack().machines.get_mut(name).expect("every node has its machine"))
+    }
+
+    /// The next jobs of this kind fail so many times.
+    pub(crate) fn fail(&self, name: &str, kind: &'static str, retryable: bool, times: usize) {
+        let failure = Failure { code: "simulated".into(), message: format!("the simulated {kind} failed"), retryable };
+        self.machine(name, |machine| {
+            machine.turns.entry(kind).or_default().extend(std::iter::repeat_n(Turn::Fails(failure), times));
+        });
+    }
+
+    /// The next runs of the suite end so.
+    pub(crate) fn gates(&self, name: &str, verdicts: &[Verdict]) {
+        self.machine(name, |machine| {
+            machine.turns.entry("gates").or_default().extend(verdicts.iter().copied().map(Turn::Gates));
+        });
+    }
+
+    pub(crate) async fn engine(&self) -> u64 {
+        engine::run_until_idle(&self.server.app).await.unwrap()
+    }
+
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.server.app.clock.advance(SignedDuration::from_secs(seconds));
+    }
+
+    /// What the server's task does every two seconds.
+    pub(crate) async fn expire_leases(&self) {
+        leases::expire(&self.server.app).await.unwrap();
+    }
+
+    /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
+    pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
+        let next = Agent::start(self.listener.clone(), &self.token, Arc::clone(&self.rack), fuel).await;
+        std::mem::replace(&mut self.agent, next)
+    }
+
+    /// A second agent of the site.
+    pub(crate) async fn second_agent(&self) -> Agent {
+        let token = enrol(&self.admin, "second").await;
+        Agent::start(self.listener.clone(), &token, Arc::clone(&self.rack), IMMORTAL).await
+    }
+
+    /// The engine, then the jobs that are ready, one by one. Whether anything moved.
+    pub(crate) async fn pass(&mut self) -> bool {
+        let turns = self.engine().await;
+        let jobs = self.agent.lease(100).await.unwrap();
+        let moved = turns > 0 || !jobs.is_empty();
+        for job in jobs {
+            self.prepare(&job).await;
+            match self.agent.work(&job).await {
+                Ok(()) => self.fuel = self.fuel.after_success(),
+                Err(Stop::Dead) => {
+                    self.fuel = self.fuel.after_death();
+                    self.replace_agent(self.fuel.amount()).await;
+                    break;
+                }
+                Err(Stop::Refused(status, code)) => panic!("{}: {status} {code}", job.spec.kind()),
+            }
+        }
+        moved
+    }
+
+    /// A process that is to die in each job dies in its first attempt alone.
+    async fn prepare(&mut self, job: &Job) {
+        let amount = match self.fuel {
+            Fuel::Forever => return,
+            Fuel::OneMore(steps) => steps,
+            Fuel::First(steps) if job.attempt == 1 => steps,
+            Fuel::First(_) => IMMORTAL,
+        };
+        self.agent.refuel(amount);
+    }
+
+    /// On until every node rests and nothing waits for it. Time goes on to what comes next whenever nothing moves.
+    pub(crate) async fn settle(&mut self) {
+        for _ in 0..PASSES {
+            if !self.pass().await {
+                if self.quiet().await {
+                    return;
+                }
+                self.skip().await;
+            }
+        }
+        panic!("it does not come to rest: {:#?}", self.why().await);
+    }
+
+    /// On until a node is in a state; what is to be done there has not begun.
+    pub(crate) async fn until(&mut self, name: &str, state: &str) {
+        for _ in 0..PASSES {
+            if self.state(name).await == state {
+                return;
+            }
+            if !self.pass().await {
+                self.skip().await;
+            }
+        }
+        panic!("{name} does not get to {state}: {:#?}", self.why().await);
+    }
+
+    /// Works on until this step of a node is to be done, and leases it.
+    pub(crate) async fn until_leased(&mut self, name: &str, kind: &str) -> Job {
+        for _ in 0..PASSES {
+            self.engine().await;
+            let jobs = self.agent.lease(100).await.unwrap();
+            let idle = jobs.is_empty();
+            let mut found = None;
+            for job in jobs {
+                match job.node_name == name && job.spec.kind() == kind {
+                    true => found = Some(job),
+                    false => self.agent.work(&job).await.unwrap(),
+                }
+            }
+            if let Some(job) = found {
+                return job;
+            }
+            if idle {
+                self.skip().await;
+            }
+        }
+        panic!("{name} does not come to {kind}: {:#?}", self.why().await);
+    }
+
+    async fn quiet(&self) -> bool {
+        let busy: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+             WHERE n.state <> ALL($1) OR (n.state <> 'failed' AND c.state = 'releasing') OR (n.state = 'available' AND c.id IS NOT NULL)",
+        )
+        .bind(RESTING.map(str::to_owned).to_vec())
+        .fetch_one(&self.server.app.pool)
+        .await
+        .unwrap();
+        busy == 0
+    }
+
+    /// Lets time pass until the next thing is due.
+    async fn skip(&self) {
+        let next: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(
+            "SELECT min(at) FROM (SELECT due_at AS at FROM nodes WHERE due_at IS NOT NULL
+                                  UNION ALL SELECT not_before FROM jobs WHERE state = 'queued') AS next",
+        )
+        .fetch_one(&self.server.app.pool)
+        .await
+        .unwrap();
+        let clock = &self.server.app.clock;
+        let ahead = next.map(|at| at.to_jiff().duration_since(clock.now())).unwrap_or_default();
+        clock.advance(ahead.max(SignedDuration::from_secs(1)));
+    }
+
+    async fn why(&self) -> Vec<(String, String, Option<String>)> {
+        sqlx::query_as("SELECT name, state, waiting_for FROM nodes WHERE state <> 'available' ORDER BY name")
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap()
+    }
+
+    pub(crate) async fn state(&self, name: &str) -> String {
+        self.value(name, "state").await.unwrap()
+    }
+
+    /// One column of a node as text.
+    pub(crate) async fn value(&self, name: &str, column: &str) -> Option<String> {
+        let query = sqlx::AssertSqlSafe(format!("SELECT {column}::text FROM nodes WHERE name = $1"));
+        sqlx::query_scalar(query).bind(name).fetch_one(&self.server.app.pool).await.unwrap()
+    }
+
+    /// Claims a node for the pool; the claim is called `c-` and its name.
+    pub(crate) async fn claim(&self, name: &str) -> Reply {
+        let body = json!({ "name": format!("c-{name}"), "spec": { "pool": "gpu", "node": name } });
+        self.admin.post("/v1/claims", &body).await
+    }
+
+    pub(crate) async fn release(&self, name: &str) -> Reply {
+        self.admin.expecting(1).delete(&format!("/v1/claims/c-{name}")).await
+    }
+
+    pub(crate) async fn ask(&self, name: &str, action: &str) -> Reply {
+        self.admin.post(&format!("/v1/nodes/{name}/actions/{action}"), &json!({ "reason": "a test" })).await
+    }
+
+    /// The state of an operation that a reply leads to.
+    pub(crate) async fn operation(&self, reply: &Reply) -> String {
+        let id = reply.body["id"].as_str().or(reply.body["status"]["operation"].as_str()).unwrap().to_owned();
+        let operation = self.admin.get(&format!("/v1/operations/{id}")).await.expect(200);
+        operation.body["state"].as_str().unwrap().to_owned()
+    }
+
+    /// The states a node went through.
+    pub(crate) async fn states(&self, name: &str) -> Vec<String> {
+        let query = "SELECT e.detail ->> 'to' FROM events e JOIN nodes n ON n.id = e.node_id
+                     WHERE n.name = $1 AND e.kind = 'node.advanced' ORDER BY e.seq";
+        sqlx::query_scalar(query).bind(name).fetch_all(&self.server.app.pool).await.unwrap()
+    }
+
+    /// All that is written of a node: kind, and what it is about.
+    pub(crate) async fn history(&self, name: &str) -> Vec<String> {
+        let query = "SELECT e.kind || COALESCE(' ' || COALESCE(e.detail ->> 'to', e.detail ->> 'step', e.detail ->> 'act', e.detail ->> 'wish'), '')
+                     FROM events e JOIN nodes n ON n.id = e.node_id WHERE n.name = $1 ORDER BY e.seq";
+        sqlx::query_scalar(query).bind(name).fetch_all(&self.server.app.pool).await.unwrap()
+    }
+}
+
+impl Fuel {
+    fn amount(self) -> u32 {
+        match self {
+            Self::Forever | Self::First(_) => IMMORTAL,
+            Self::OneMore(steps) => steps,
+        }
+    }
+
+    fn after_death(self) -> Self {
+        match self {
+            Self::OneMore(steps) => Self::OneMore(steps + 1),
+            other => other,
+        }
+    }
+
+    fn after_success(self) -> Self {
+        match self {
+            Self::OneMore(_) => Self::OneMore(1),
+            other => other,
+        }
+    }
+}
+
+async fn enrol(admin: &Caller, name: &str) -> String {
+    let enrolled = admin.post("/v1/sites/lab/agents", &json!({ "name": name })).await.expect(201);
+    enrolled.body["token"].as_str().unwrap().to_owned()
+}
+
+/// What is declared: the fleet's documents, complete enough to be worked with.
+fn documents(nodes: u8) -> Vec<(String, Value)> {
+    let live = json!({ "kernel": fleet::digest("vmlinuz"), "initrd": fleet::digest("initrd") });
+    let mut stack = fleet::stack();
+    stack["spec"]["bundle"] = json!(fleet::digest("bundle"));
+    stack["spec"]["kernel_args"] = json!(["nouveau.modeset=0"]);
+    let mut suite = fleet::suite();
+    suite["spec"]["gates"][0]["after_reboot"] = json!(true);
+    let mut documents = vec![
+        ("/v1/sites/lab".to_owned(), json!({ "spec": { "live": live } })),
+        ("/v1/racks/r1".to_owned(), fleet::rack()),
+        ("/v1/subnets/prov".to_owned(), fleet::subnet()),
+        ("/v1/hardware_profiles/virtual".to_owned(), fleet::profile()),
+        ("/v1/credentials/bmc".to_owned(), json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } })),
+        ("/v1/images/debian-12".to_owned(), fleet::image()),
+        ("/v1/stacks/base".to_owned(), stack),
+        ("/v1/clusters/slurm".to_owned(), fleet::cluster()),
+        ("/v1/suites/smoke".to_owned(), suite),
+        ("/v1/pools/gpu".to_owned(), fleet::pool()),
+    ];
+    documents.extend((1..=nodes).map(|number| (format!("/v1/nodes/n{number}"), fleet::node(number))));
+    documents
+}

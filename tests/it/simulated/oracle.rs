@@ -1,0 +1,133 @@
+//! What must hold at every moment, whatever happened: held against the database, the events and the machines' own logs.
+
+use std::collections::BTreeMap;
+
+use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::table;
+use uuid::Uuid;
+
+use super::World;
+use super::machine::{Done, Running};
+
+impl World {
+    /// Panics with the first promise that is broken.
+    pub(crate) async fn check(&self) {
+        self.check_states().await;
+        self.check_claims().await;
+        self.check_power().await;
+        self.check_acts().await;
+        self.check_members().await;
+    }
+
+    /// Every state was reached by a legal move from the one before, each move was written down once.
+    async fn check_states(&self) {
+        let nodes: Vec<(Uuid, String, String, i64, i64)> =
+            sqlx::query_as("SELECT id, name, state, visit, version FROM nodes").fetch_all(&self.server.app.pool).await.unwrap();
+        let moves: Vec<(Uuid, String, String)> = sqlx::query_as(
+            "SELECT node_id, detail ->> 'from', detail ->> 'to' FROM events WHERE kind = 'node.advanced' ORDER BY seq",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        for (id, name, state, visit, version) in nodes {
+            let mut at = State::Discovered;
+            let mut count = 0;
+            for (_, from, to) in moves.iter().filter(|(node, ..)| *node == id) {
+                let to: State = to.parse().unwrap();
+                assert_eq!(from, at.as_str(), "{name} moved from where it was not");
+                assert!(table::legal(at, to), "{name}: {at} -> {to}");
+                at = to;
+                count += 1;
+            }
+            assert_eq!((at.as_str(), count + 1, count + 1), (state.as_str(), visit, version), "{name}: moves without events");
+        }
+    }
+
+    async fn check_claims(&self) {
+        let shared: Vec<String> = sqlx::query_scalar(
+            "SELECT n.name FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released' GROUP BY n.name HAVING count(*) > 1",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        assert!(shared.is_empty(), "claimed twice: {shared:?}");
+    }
+
+    /// Nothing is on that no power was reserved for, and no rack is promised more than it has.
+    async fn check_power(&self) {
+        let reserved: BTreeMap<String, i32> = sqlx::query_as::<_, (String, i32)>("SELECT name, power_reserved_w FROM nodes")
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect();
+        for machine in self.rack().machines.values().filter(|machine| machine.running != Running::Off) {
+            assert!(reserved[&machine.name] > 0, "{} is on without its share of the rack's power", machine.name);
+        }
+        let over: Vec<String> = sqlx::query_scalar(
+            "SELECT r.name FROM objects r JOIN nodes n ON n.rack_id = r.id GROUP BY r.id
+             HAVING sum(n.power_reserved_w) > (r.spec ->> 'power_budget_w')::integer",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        assert!(over.is_empty(), "over their budget: {over:?}");
+    }
+
+    /// Every act had a permit of its kind, node and epoch that was redeemed; none was done twice under one; and what a claim holds is wiped
+    /// by its release alone.
+    async fn check_acts(&self) {
+        let permits: BTreeMap<Uuid, (String, String, i64, i32)> = sqlx::query_as::<_, (Uuid, String, String, i64, i32)>(
+            "SELECT p.id, p.kind, n.name, p.epoch, p.redemptions FROM permits p JOIN nodes n ON n.id = p.node_id",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|(id, kind, node, epoch, redemptions)| (id, (kind, node, epoch, redemptions)))
+        .collect();
+        let bound: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM claims WHERE state = 'bound'")
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap();
+        let rack = self.rack();
+        assert!(rack.violations.is_empty(), "{:?}", rack.violations);
+        for machine in rack.machines.values() {
+            let mut seen = std::collections::BTreeSet::new();
+            for done in &machine.log {
+                let Done { act, permit, epoch, marked, .. } = done;
+                assert!(seen.insert((permit, *act)), "{}: {act} was done twice under one permit", machine.name);
+                let kind = if matches!(*act, "image" | "wipe") { *act } else { "power" };
+                let (of_kind, of_node, of_epoch, redemptions) = &permits[&permit.0];
+                assert_eq!((kind, machine.name.as_str(), *epoch), (of_kind.as_str(), of_node.as_str(), *of_epoch), "{done:?}");
+                assert!(*redemptions > 0, "{}: {done:?} without its permit redeemed", machine.name);
+                let held = marked.is_some_and(|claim| bound.contains(&claim.0));
+                assert!(*act != "wipe" || !held, "{}: wiped, and its claim is bound: {done:?}", machine.name);
+            }
+        }
+    }
+
+    /// Who serves is in the scheduler; who can be claimed is not, holds nothing and is off.
+    async fn check_members(&self) {
+        let nodes: Vec<(String, String, Option<String>, bool)> = sqlx::query_as(
+            "SELECT n.name, n.state, c.state, n.wish IS NULL FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        let rack = self.rack();
+        for (name, state, claim, _) in nodes {
+            let listed = rack.members.contains(&name);
+            let machine = &rack.machines[&name];
+            match state.as_str() {
+                "in_service" => assert!(listed, "{name} serves and is not listed"),
+                "available" if claim.is_none() => {
+                    assert!(!listed, "{name} can be claimed and is listed");
+                    assert!(machine.empty(), "{name} can be claimed and holds data");
+                    assert_eq!(machine.running, Running::Off, "{name} can be claimed and is on");
+                }
+                _ => {}
+            }
+        }
+    }
+}
