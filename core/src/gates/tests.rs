@@ -1,3 +1,5 @@
+//! Verdicts on measured, missing and wrong values; suites that lint refuses.
+
 use proptest::prelude::*;
 
 use super::*;
