@@ -9,11 +9,10 @@ export SQLX_OFFLINE := true
 .PHONY: demo test deps build images stack e2e lint unit browser clean
 
 demo: stack
-	sudo -n true 2>/dev/null || [ $$(id -u) = 0 ] || sudo true
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) $(if $(ONCE),--once)
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
 
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
-DEMO_ARGS = --muster-node $(NODE) --stack $(STACK) --bundle $(BUNDLE) --port $(or $(PORT),8080)
+DEMO_ARGS = --muster-node $(NODE) --stack $(STACK) --bundle $(BUNDLE)
 
 deps:
 	.ci/install
@@ -23,9 +22,9 @@ build: deps
 	node/build-static
 
 images: build
-	images/ipxe/build
-	images/live/build --muster-node $(NODE)
-	images/debian-12/build
+	$(AS_ROOT) images/ipxe/build
+	$(AS_ROOT) images/live/build --muster-node $(NODE)
+	$(AS_ROOT) images/debian-12/build
 
 stack: images
 	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --image $(CACHE)/debian-12/manifest.json \
@@ -38,9 +37,10 @@ lint: deps
 unit: deps
 	cargo nextest run --locked --workspace
 
-# The main job with the agent, the server and the database killed in the middle of it.
+# The main job with the agent, the server and the database killed in the middle of it; then every page in a browser.
 e2e: stack
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --once --kills
+	npm ci --prefix tests/browser --no-audit --no-fund --silent
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
 
 test: lint unit e2e
 

@@ -103,6 +103,9 @@ struct DemoArguments {
     /// Port of the console on this host's loopback.
     #[arg(long, default_value_t = 8080)]
     port: u16,
+    /// Folder of the browser test, to be run against the console at the end.
+    #[arg(long)]
+    browser: Option<PathBuf>,
     /// End after the main job.
     #[arg(long)]
     once: bool,
@@ -196,6 +199,7 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             profile: arguments.profile,
         },
         port: arguments.port,
+        browser: arguments.browser,
         ending: if arguments.once { Ending::Exit } else { Ending::Stay },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };

@@ -21,6 +21,8 @@ use crate::{Rack, RackPlan};
 
 pub use artifacts::Artifacts;
 
+const BROWSE_LIMIT: std::time::Duration = std::time::Duration::from_secs(300);
+
 /// What a run needs and how far it goes.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
@@ -31,6 +33,8 @@ pub struct DemoOptions {
     pub artifacts: Artifacts,
     /// Port of the console on this host's loopback; 0 picks one.
     pub port: u16,
+    /// The browser test, to be run against the console at the end.
+    pub browser: Option<PathBuf>,
     pub ending: Ending,
     pub disturbance: Disturbance,
 }
@@ -85,6 +89,10 @@ async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &Canc
         told = story::tell(options, rack, slurm, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
+    let told = match (&told, &options.browser) {
+        (Ok(()), Some(folder)) => browse(folder, options, &programs).await,
+        _ => told,
+    };
     if told.is_ok() && options.ending == Ending::Stay {
         println!(
             "\nThe console stays up at {} (user admin, password {}). Ctrl-C ends everything.",
@@ -95,4 +103,21 @@ async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &Canc
     }
     programs.close().await;
     told
+}
+
+/// Opens every page of the console in a real browser, with the run's nodes on them.
+async fn browse(folder: &std::path::Path, options: &DemoOptions, programs: &programs::Programs) -> anyhow::Result<()> {
+    println!("\n=== every page in a browser");
+    let shots = options.dir.join("pages");
+    let mut node = tokio::process::Command::new("node");
+    node.arg("pages.mjs").current_dir(folder).kill_on_drop(true);
+    node.env("MUSTER_URL", programs.url()).env("MUSTER_PASSWORD", programs.password());
+    node.env("MUSTER_NODE", "n1").env("MUSTER_SHOTS", &shots);
+    let ran = tokio::time::timeout(BROWSE_LIMIT, node.status()).await.context("the browser test took too long")?;
+    anyhow::ensure!(
+        ran.context("start node")?.success(),
+        "the browser test failed; its pictures are in {}",
+        shots.display()
+    );
+    Ok(())
 }
