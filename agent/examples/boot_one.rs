@@ -80,7 +80,12 @@ fn site(agent: ipnet::Ipv4Net, mac: Mac, address: Ipv4Addr) -> SiteConfig {
         reservations: vec![reservation],
         relays: vec![],
     };
-    SiteConfig { revision: "by hand".to_owned(), site: "by-hand".to_owned(), subnets: vec![subnet], consoles: Vec::new() }
+    SiteConfig {
+        revision: "by hand".to_owned(),
+        site: "by-hand".to_owned(),
+        subnets: vec![subnet],
+        consoles: Vec::new(),
+    }
 }
 
 async fn serve(

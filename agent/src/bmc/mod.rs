@@ -8,7 +8,7 @@ mod evidence; // Event log, sensors, power drawn
 mod pace; // What is remembered per BMC
 mod system; // Power and boot order
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tls; // One trusted certificate
 
 pub use client::Bmc;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use muster_core::ids::PermitId;
 use muster_core::wire::agent::{ActRecord, ActReply, Job};
 use muster_core::wire::node::{Answer, Challenge, Failure};
@@ -20,6 +21,8 @@ use crate::watch::Watch;
 pub struct JobContext {
     pub job: Job,
     pub agent: Arc<Agent>,
+    /// When the attempt began here.
+    pub began: Timestamp,
     /// When the attempt is given up, on our own monotonic clock.
     pub deadline: Instant,
     pub voice: Arc<Voice>,
@@ -29,7 +32,8 @@ impl JobContext {
     pub fn new(job: Job, agent: Arc<Agent>) -> Self {
         let deadline = Instant::now() + Duration::from_secs(job.timeout_s);
         let voice = Arc::new(Voice::new(agent.clock.clone()));
-        Self { job, agent, deadline, voice }
+        let began = agent.clock.now();
+        Self { job, agent, began, deadline, voice }
     }
 
     /// Time left of the attempt.

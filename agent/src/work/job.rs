@@ -10,10 +10,9 @@ use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff;
 use super::client::CallError;
 use super::context::{JobContext, failed};
-use super::jobs;
+use super::{backoff, evidence, jobs};
 
 /// Something new is told after this pause, so that a chatty job is one call in two seconds and not a hundred.
 const TELL_AFTER: Duration = Duration::from_secs(2);
@@ -41,7 +40,16 @@ pub async fn run(context: Arc<JobContext>, stop: CancellationToken) {
     };
     let outcome = match end {
         End::Done(Ok(result)) => Outcome::Succeeded { result },
-        End::Done(Err(failure)) => Outcome::Failed { failure },
+        End::Done(Err(failure)) => {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return tracing::info!(job = %id, attempt, "job abandoned"),
+                // Whatever becomes of it, the failure is told.
+                _collected = AssertUnwindSafe(evidence::collect(&context)).catch_unwind() => {}
+                _ended = keep_lease(&context) => {}
+            }
+            Outcome::Failed { failure }
+        }
         End::Cancelled => {
             jobs::cancel(&context).await;
             Outcome::Cancelled

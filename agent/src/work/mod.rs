@@ -7,6 +7,7 @@ pub mod backoff; // Pauses between tries
 pub mod binary; // muster-node, as pushed to nodes
 pub mod client; // The server's agent API
 pub mod context; // What one job has in hand
+mod evidence; // What the BMC logged while a job failed
 pub mod job; // One job from lease to outcome
 mod jobs; // One file per kind of job
 mod leases; // From the server's queue to running jobs

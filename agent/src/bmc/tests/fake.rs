@@ -78,9 +78,9 @@ impl State {
 
 /// A running fake; it ends when dropped.
 #[derive(Debug)]
-pub(super) struct FakeBmc {
+pub(crate) struct FakeBmc {
     state: Arc<Mutex<State>>,
-    pub(super) target: BmcTarget,
+    pub(crate) target: BmcTarget,
     pub(super) certificate: Digest,
     accepts: tokio::task::JoinHandle<()>,
 }
@@ -92,7 +92,7 @@ impl Drop for FakeBmc {
 }
 
 impl FakeBmc {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let state = Arc::new(Mutex::new(State {
             fault: Fault::None,
             password: "secret".into(),

@@ -11,7 +11,7 @@ use self::fake::{FakeBmc, Fault};
 use super::*;
 use crate::watch::Watch;
 
-mod fake; // The BMC
+pub(crate) mod fake; // The BMC
 
 fn quick() -> Bmcs {
     Bmcs::new(Limits {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::FakeServer;
 use super::{RESULT, agent, log_lines, node, plan, wipe};
+use crate::bmc::tests::fake::FakeBmc;
 use crate::ssh::sshd::PRINCIPAL;
 use crate::work::context::JobContext;
 use crate::work::job::{self, End};
@@ -87,4 +88,27 @@ async fn only_a_job_that_acts_unasked_stops_with_its_lease() {
             assert_eq!((failure.code.as_str(), failure.retryable), ("lease_lost", true));
         }
     }
+}
+
+#[tokio::test]
+async fn a_failed_job_tells_what_the_bmc_logged() {
+    let mut server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, Duration::from_secs(60)).await;
+    let bmc = FakeBmc::start().await;
+    let gone = node("");
+    let login = gone.login(PRINCIPAL);
+    drop(gone);
+    let like = wipe(&agent, login.clone(), plan());
+    let reboot = JobSpec::Reboot { power: Power::Redfish(bmc.target.clone()), login, permit: PermitId::new() };
+    let mut context = JobContext::new(Job { spec: reboot, ..like.job.clone() }, Arc::clone(&agent));
+    context.deadline = tokio::time::Instant::now() + Duration::from_millis(300);
+    context.began = "2026-01-02T12:00:00Z".parse().unwrap();
+    job::run(Arc::new(context), CancellationToken::new()).await;
+    let Ok(Outcome::Failed { failure }) = server.outcomes.try_recv() else { panic!("it failed") };
+    assert_eq!(failure.code, "timeout", "the failure stays what it was");
+    let ledger = server.ledger.lock().unwrap();
+    let told: Vec<&str> =
+        ledger.renewals.iter().flat_map(|renewal| &renewal.log).map(|line| line.text.as_str()).collect();
+    assert!(told.contains(&"BMC event log, 2026-01-03T00:00:00Z: Critical: PSU lost"), "{told:?}");
+    assert!(!told.iter().any(|line| line.contains("2026-01-01")), "{told:?}");
 }
