@@ -1,7 +1,7 @@
 //! What a rack is made of. A plan is a JSON document (`rack.json`), checked whole before anything is built from it.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use muster_core::values::{Mac, Name, Secret};
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,16 @@ use crate::error::LabError;
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The rack's own address on the out-of-band network `bmc0`, a /24.
 pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
+/// The rack's terminal server is at [`BMC_GATEWAY`]: the console of the first machine is at this port, the next at the next.
+const FIRST_CONSOLE_PORT: u16 = 7001;
 /// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
 const MAX_MACHINES: usize = 32;
+
+/// Where the serial console of the machine at this place in the plan can be read: its raw bytes, as they come.
+pub fn console_address(index: usize) -> SocketAddrV4 {
+    let index = u16::try_from(index).expect("a rack holds few machines");
+    SocketAddrV4::new(BMC_GATEWAY, FIRST_CONSOLE_PORT + index)
+}
 
 /// A rack.
 #[derive(Clone, Debug, Serialize, Deserialize)]

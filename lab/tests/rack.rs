@@ -8,10 +8,12 @@ use muster_lab::control::{Act, DiskAnswer, DiskQuery, LabClient};
 use muster_lab::machine::PowerState;
 use muster_lab::machine::console::CONSOLE_LOG;
 use muster_lab::machine::oracle::{Cause, Happening};
-use muster_lab::plan::{AccelPlan, RackPlan};
+use muster_lab::plan::{AccelPlan, RackPlan, console_address};
 use muster_lab::{Rack, rack};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const SYSTEM: &str = "redfish/v1/Systems/1";
@@ -36,6 +38,8 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
             http.post(url(&format!("{SYSTEM}/Actions/ComputerSystem.Reset"))).json(&json!({"ResetType": kind}));
         request.basic_auth(&user, Some(password.reveal())).send()
     };
+    let console = rack.forward(SocketAddr::from(([127, 0, 0, 1], 0)), console_address(0).into()).unwrap();
+    let mut console = TcpStream::connect(console.address).await.unwrap();
     assert_eq!(reset("On").await.unwrap().status(), StatusCode::NO_CONTENT);
     slot.machine.wait_for_power(PowerState::On, LIMIT).await.unwrap();
     let system = http.get(url(SYSTEM)).basic_auth(&user, Some(password.reveal())).send().await.unwrap();
@@ -43,6 +47,9 @@ async fn a_machine_is_powered_through_its_bmc_and_nothing_is_left_behind() {
     let log = slot.machine.dir.join(CONSOLE_LOG);
     wait_for_text(&log, "SeaBIOS").await;
     wait_for_text(&log, "starting execution...ok").await;
+    let mut seen = vec![0; 64];
+    tokio::time::timeout(LIMIT, console.read_exact(&mut seen)).await.unwrap().unwrap();
+    assert!(std::fs::read(&log).unwrap().starts_with(&seen), "the terminal server gives the same bytes");
 
     // The same rack through its control socket, as another process sees it.
     let lab = LabClient::new(dir.path()).unwrap();

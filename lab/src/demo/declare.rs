@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{digest, toml_as_json};
-use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan};
+use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, console_address};
 use crate::slurm::Slurm;
 
 /// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
@@ -96,9 +96,11 @@ async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::R
         None => json!({ "manual": { "person": "the lab" } }),
     };
     let address = format!("10.77.0.{}", 11 + index);
+    let console = console_address(index);
     let spec = json!({
         "site": "lab", "rack": "r1", "rack_unit": index + 1, "profile": "virtual-node", "serial": machine.serial,
         "smbios_uuid": machine.uuid, "power": power, "accept": false,
+        "console": { "tcp": { "address": console.ip(), "port": console.port() } },
         "macs": [{ "mac": machine.mac, "subnet": "provisioning", "address": address }],
     });
     put(client, "nodes", name, spec).await

@@ -1,15 +1,16 @@
 //! The serial console of a machine: a bounded log, and a socket that stays open across power cycles.
 //!
 //! QEMU connects to us for every boot, so no byte of a boot is missed; whoever watches connects to `console.sock`, gets the
-//! recent past and then everything as it comes, and may type.
+//! recent past and then everything as it comes, and may type. Whoever connects to its TCP port, as to a terminal server's,
+//! gets everything from then on, and is not listened to.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -31,7 +32,7 @@ const MAX_WATCHERS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Console {
     tape: Arc<Tape>,
-    _tasks: [AbortOnDropHandle<()>; 2],
+    _tasks: [AbortOnDropHandle<()>; 3],
 }
 
 /// What is shared between the line and its watchers.
@@ -50,8 +51,8 @@ struct Written {
 }
 
 impl Console {
-    /// Listens for QEMU and for watchers.
-    pub(crate) fn open(dir: &Path) -> Result<Self, LabError> {
+    /// Listens for QEMU, for watchers, and at `port` for readers.
+    pub(crate) fn open(dir: &Path, port: std::net::TcpListener) -> Result<Self, LabError> {
         let log = open_log(dir)?;
         let length = log.metadata().map_err(io("read the console log's size"))?.len();
         let written = Mutex::new(Written { log, length, recent: Vec::new() });
@@ -59,7 +60,10 @@ impl Console {
         let (keys, typed) = mpsc::channel(64);
         let line = follow_line(listen(&dir.join(SERIAL_SOCKET))?, Arc::clone(&tape), typed);
         let watchers = serve_watchers(listen(&dir.join(CONSOLE_SOCKET))?, Arc::clone(&tape), keys);
-        let tasks = [tokio::spawn(line), tokio::spawn(watchers)].map(AbortOnDropHandle::new);
+        port.set_nonblocking(true).map_err(io("set up the console's port"))?;
+        let port = TcpListener::from_std(port).map_err(io("set up the console's port"))?;
+        let readers = serve_readers(port, Arc::clone(&tape));
+        let tasks = [tokio::spawn(line), tokio::spawn(watchers), tokio::spawn(readers)].map(AbortOnDropHandle::new);
         Ok(Self { tape, _tasks: tasks })
     }
 
@@ -132,14 +136,30 @@ async fn serve_watchers(listener: UnixListener, tape: Arc<Tape>, keys: mpsc::Sen
         let Ok((stream, _)) = listener.accept().await else { return };
         while watchers.try_join_next().is_some() {}
         if watchers.len() < MAX_WATCHERS {
-            watchers.spawn(serve_watcher(stream, tape.watch(), keys.clone()));
+            watchers.spawn(serve_watcher(stream, tape.watch(), Some(keys.clone())));
         }
     }
 }
 
-async fn serve_watcher(stream: UnixStream, tape: (Vec<u8>, broadcast::Receiver<Vec<u8>>), keys: mpsc::Sender<Vec<u8>>) {
+async fn serve_readers(listener: TcpListener, tape: Arc<Tape>) {
+    let mut readers = tokio::task::JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        while readers.try_join_next().is_some() {}
+        if readers.len() < MAX_WATCHERS {
+            readers.spawn(serve_watcher(stream, (Vec::new(), tape.fresh.subscribe()), None));
+        }
+    }
+}
+
+/// Shows one watcher the console until it leaves; what it types goes to `keys`.
+async fn serve_watcher(
+    stream: impl AsyncRead + AsyncWrite,
+    tape: (Vec<u8>, broadcast::Receiver<Vec<u8>>),
+    keys: Option<mpsc::Sender<Vec<u8>>>,
+) {
     let (recent, mut fresh) = tape;
-    let (mut read, mut write) = stream.into_split();
+    let (mut read, mut write) = tokio::io::split(stream);
     let mut chunk = [0; 256];
     if write.write_all(&recent).await.is_err() {
         return;
@@ -155,7 +175,7 @@ async fn serve_watcher(stream: UnixStream, tape: (Vec<u8>, broadcast::Receiver<V
             read = read.read(&mut chunk) => match read {
                 Ok(length) if length > 0 => {
                     // Keys typed at a machine that is off go nowhere, as on a real serial line.
-                    let _ = keys.try_send(chunk[..length].to_vec());
+                    let _ = keys.as_ref().map(|keys| keys.try_send(chunk[..length].to_vec()));
                 }
                 Ok(_) | Err(_) => return,
             },

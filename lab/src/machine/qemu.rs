@@ -46,13 +46,14 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Makes the machine's directory with its disks and firmware variables, keeping what is there.
+    /// Makes the machine's directory with its disks and firmware variables, keeping what is there. Its console is also read at `console`.
     pub(crate) fn prepare(
         plan: &MachinePlan,
         dir: &Path,
         netns: &Netns,
         tap: String,
         accel: Accel,
+        console: std::net::TcpListener,
     ) -> Result<Self, LabError> {
         if dir.as_os_str().len() > MAX_DIR {
             return Err(LabError::Plan(format!(
@@ -69,7 +70,7 @@ impl Qemu {
         }
         let control = Mutex::new(listen(&dir.join(QMP_SOCKET))?);
         let (plan, dir, netns) = (plan.clone(), dir.to_owned(), netns.clone());
-        let console = Console::open(&dir)?;
+        let console = Console::open(&dir, console)?;
         Ok(Self { plan, dir, netns, tap, accel, console, control })
     }
 

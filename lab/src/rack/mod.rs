@@ -29,7 +29,7 @@ use crate::error::{LabError, io};
 use crate::machine::Machine;
 use crate::machine::accel::Accel;
 use crate::machine::qemu::Qemu;
-use crate::plan::{BMC_GATEWAY, GATEWAY, MachinePlan, RackPlan};
+use crate::plan::{BMC_GATEWAY, GATEWAY, MachinePlan, RackPlan, console_address};
 
 /// The port every BMC listens on.
 const BMC_PORT: u16 = 443;
@@ -89,18 +89,23 @@ impl Rack {
 
     async fn build_slot(&self, index: usize, plan: &MachinePlan) -> Result<Slot, LabError> {
         let dir = self.dir.join(plan.name.as_str());
-        let qemu = Qemu::prepare(plan, &dir, &self.netns, tap_name(index), self.accel)?;
+        let console = self.listen(console_address(index).into())?;
+        let qemu = Qemu::prepare(plan, &dir, &self.netns, tap_name(index), self.accel, console)?;
         let machine = Machine::new(plan.clone(), dir, Arc::new(qemu), Clock::System)?;
         let bmc = match &plan.bmc {
             Some(bmc) => {
-                let address = SocketAddr::from((bmc.address, BMC_PORT));
-                let listener = self.netns.within(move || TcpListener::bind(address))?;
-                let listener = listener.map_err(io(format!("listen on {address}")))?;
+                let listener = self.listen(SocketAddr::from((bmc.address, BMC_PORT)))?;
                 Some(Bmc::start(Arc::clone(&machine), bmc, listener)?)
             }
             None => None,
         };
         Ok(Slot { machine, bmc })
+    }
+
+    /// A listener inside the namespace.
+    fn listen(&self, address: SocketAddr) -> Result<TcpListener, LabError> {
+        let listener = self.netns.within(move || TcpListener::bind(address))?;
+        listener.map_err(io(format!("listen on {address}")))
     }
 
     /// The machine and BMC of that name.
