@@ -5,6 +5,7 @@
 mod access; // Who may do what
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
+mod consoles; // What nodes write on their consoles
 mod declared; // The contract of declared kinds
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
