@@ -153,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_firmwares_screen_becomes_lines() {
-        assert_eq!(plain("\u{1b}c\u{1b}[?7l\u{1b}[2JSeaBIOS\r\r\niPXE \u{1b}[1;36mok\u{1b}[0m\r\n"), "SeaBIOS\niPXE ok\n");
+        assert_eq!(
+            plain("\u{1b}c\u{1b}[?7l\u{1b}[2JSeaBIOS\r\r\niPXE \u{1b}[1;36mok\u{1b}[0m\r\n"),
+            "SeaBIOS\niPXE ok\n"
+        );
         assert_eq!(plain("one\u{1b}[05;01Htwo\u{1b}[06;01H\u{1b}(Bthree"), "one\ntwo\nthree");
         assert_eq!(plain("10%\r20%\r\ndone"), "10%\n20%\ndone");
         assert_eq!(plain("\u{1b}]0;title\u{7}# \u{1b}]3008;x\u{1b}\\ls\n\u{1b}]open\nnext"), "# ls\n\nnext");

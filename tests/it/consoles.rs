@@ -81,7 +81,8 @@ async fn a_console_is_declared_told_to_the_agent_reported_and_read() {
     let (_, config) = agent.call("site", &poll).await;
     assert_eq!(config["consoles"], json!([{ "node": node, "address": "10.78.1.1", "port": 7001 }]));
 
-    let chunks = [chunk(&node, 1, "SeaBIOS\r\n\u{7f}"), chunk(&node, 2, "\u{1b}[1mlogin:\u{8} "), chunk(&node, 3, "\u{1}")];
+    let chunks =
+        [chunk(&node, 1, "SeaBIOS\r\n\u{7f}"), chunk(&node, 2, "\u{1b}[1mlogin:\u{8} "), chunk(&node, 3, "\u{1}")];
     assert_eq!(agent.report(&chunks).await, 204);
     assert_eq!(agent.report(&chunks).await, 204, "an answer that was lost");
     let read = admin.get("/v1/nodes/n1/console").await.expect(200);

@@ -3,12 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access; // Who may do what
+mod agents; // Agents that die, and their successors
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
 mod declared; // The contract of declared kinds
+mod engine; // The engine, from declaration to release
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
+mod permits; // The right to power, image and wipe
+mod simulated; // The server over machines that keep state
 mod support; // What every test stands on
 mod tidy; // Rules of the house

@@ -65,9 +65,12 @@ fn arrows_run_down() {
 
 #[test]
 fn queries_are_checked_and_live_in_db() {
-    let strays = offenders("server", |path, text| text.contains("sqlx::query") && !path.components().any(|part| part.as_os_str() == "db"));
+    let strays = offenders("server", |path, text| {
+        text.contains("sqlx::query") && !path.components().any(|part| part.as_os_str() == "db")
+    });
     assert!(strays.is_empty(), "SQL outside of db/: {strays:?}");
-    let unchecked = ["sqlx::query(", "sqlx::query_as(", "sqlx::query_scalar(", "sqlx::query_as::<", "sqlx::query_scalar::<"];
+    let unchecked =
+        ["sqlx::query(", "sqlx::query_as(", "sqlx::query_scalar(", "sqlx::query_as::<", "sqlx::query_scalar::<"];
     let unchecked = offenders("server", |path, text| {
         unchecked.iter().any(|call| text.contains(call)) && !path.ends_with("db/filter.rs")
     });
@@ -79,7 +82,9 @@ fn only_advance_writes_a_nodes_state() {
     let writers = offenders("server", |path, text| {
         text.match_indices("UPDATE nodes").any(|(at, _)| {
             let statement: String = text[at..].chars().take_while(|c| *c != '"').collect();
-            statement.contains("SET state") || statement.contains(", state =") || statement.contains("\n                state =")
+            statement.contains("SET state")
+                || statement.contains(", state =")
+                || statement.contains("\n                state =")
         }) && !path.ends_with("db/lifecycle.rs")
     });
     assert!(writers.is_empty(), "state written outside of db::lifecycle::advance: {writers:?}");
@@ -100,7 +105,9 @@ fn names_of_no_meaning_are_not_used() {
     let empty = ["utils", "common", "helpers", "types", "misc"];
     for room in ROOMS {
         let vague = offenders(room, |path, _| {
-            path.file_stem().or(path.parent().and_then(Path::file_name)).is_some_and(|stem| empty.iter().any(|word| stem == *word))
+            path.file_stem()
+                .or(path.parent().and_then(Path::file_name))
+                .is_some_and(|stem| empty.iter().any(|word| stem == *word))
         });
         assert!(vague.is_empty(), "{vague:?}");
     }

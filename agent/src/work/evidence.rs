@@ -56,10 +56,9 @@ fn lines(entries: &[EventEntry], began: Timestamp) -> Vec<String> {
         entries.iter().partition(|entry| entry.at.is_some_and(|at| at < after));
     match (fresh.is_empty(), old.last()) {
         (false, _) => fresh.into_iter().map(line).collect(),
-        (true, Some(last)) => vec![
-            "the BMC logged nothing since this job began, by its own clock; its last entry:".into(),
-            line(last),
-        ],
+        (true, Some(last)) => {
+            vec!["the BMC logged nothing since this job began, by its own clock; its last entry:".into(), line(last)]
+        }
         (true, None) => vec!["the BMC's event log is empty".into()],
     }
 }

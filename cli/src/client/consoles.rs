@@ -3,14 +3,16 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use muster_core::consoles::Plain;
+
 use super::Session;
-use super::output::clean;
 
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Prints what is kept of a node's serial console, and goes on when it is followed. A server that is away for a moment is waited for.
 pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow::Result<()> {
     let mut after = None;
+    let mut plain = Plain::default();
     loop {
         let log = match session.client.node_console(node, after).await {
             Ok(log) => log,
@@ -23,8 +25,8 @@ pub(super) async fn show(session: &Session, node: &str, follow: bool) -> anyhow:
         let mut out = std::io::stdout().lock();
         for chunk in &log.items {
             match session.output.is_table() {
-                // A console ends its lines with CR LF; what would move the cursor or colour the terminal stays out.
-                true => write!(out, "{}", clean(&chunk.text.replace('\r', "")))?,
+                // What would move the cursor, colour or command the terminal stays out.
+                true => write!(out, "{}", plain.feed(&chunk.text))?,
                 false => writeln!(out, "{}", serde_json::to_string(chunk)?)?,
             }
         }

@@ -112,9 +112,10 @@ async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
         }
         match PgPool::connect(&url(dir, "postgres")).await {
             Ok(pool) => {
-                let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'muster')")
-                    .fetch_one(&pool)
-                    .await?;
+                let exists: bool =
+                    sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'muster')")
+                        .fetch_one(&pool)
+                        .await?;
                 if !exists {
                     sqlx::query("CREATE DATABASE muster").execute(&pool).await?;
                 }
@@ -128,7 +129,8 @@ async fn ready(dir: &Path, child: &mut Child) -> anyhow::Result<()> {
 
 /// Debian keeps each major version's programs apart, and not on the path.
 fn binary(name: &str) -> anyhow::Result<PathBuf> {
-    let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let on_path =
+        std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut debian: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
     debian.sort();

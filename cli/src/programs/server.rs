@@ -91,14 +91,10 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     let mut tasks = JoinSet::new();
     let stopped = cancel.clone();
     let routes = muster_server::http::router(app.clone());
-    tasks.spawn(async move {
-        axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await
-    });
+    tasks.spawn(async move { axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
     let stopped = cancel.clone();
     let routes = muster_server::http::agent::router(app.clone());
-    tasks.spawn(async move {
-        axum::serve(agents, routes).with_graceful_shutdown(stopped.cancelled_owned()).await
-    });
+    tasks.spawn(async move { axum::serve(agents, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
     let (engine, stopped) = (app.clone(), cancel.clone());
     tasks.spawn(async move {
         muster_server::engine::run(engine, stopped).await;

@@ -59,12 +59,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<AgentRow>, Error> {
 ///
 /// # Errors
 /// When the name is taken or the database fails.
-pub async fn insert(
-    conn: &mut PgConnection,
-    site: ObjectId,
-    name: &str,
-    token_hash: &[u8],
-) -> Result<AgentId, Error> {
+pub async fn insert(conn: &mut PgConnection, site: ObjectId, name: &str, token_hash: &[u8]) -> Result<AgentId, Error> {
     let id = AgentId::new();
     sqlx::query!(
         "INSERT INTO agents (id, site_id, name, token_hash) VALUES ($1, $2, $3, $4)",
@@ -184,10 +179,7 @@ pub async fn list_reservations(conn: &mut PgConnection, site: ObjectId) -> Resul
         IpNet::V4(v4) => Some(ReservationRow { subnet, node, name, mac: Mac(mac.bytes()), address: v4.addr() }),
         IpNet::V6(_) => None,
     };
-    Ok(rows
-        .into_iter()
-        .filter_map(|row| reservation(row.address, row.subnet, row.node, row.name, row.mac))
-        .collect())
+    Ok(rows.into_iter().filter_map(|row| reservation(row.address, row.subnet, row.node, row.name, row.mac)).collect())
 }
 
 /// The node that owns a MAC.

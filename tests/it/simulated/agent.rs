@@ -1,7 +1,7 @@
 //! An agent process that speaks the real protocol to the real listener and acts on simulated machines, by the rules of the real one: an act
 //! is committed before it is done, and observed instead of repeated. It dies when its fuel is used up, at whatever step that is.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
@@ -67,21 +67,41 @@ pub(crate) struct Agent {
     rack: Arc<Mutex<Rack>>,
     pub(crate) epoch: i64,
     trusted: String,
+    instance: String,
     /// Steps left to this process.
     fuel: Arc<AtomicU32>,
+    /// Whether it goes on although it was told to stop.
+    deaf: Arc<AtomicBool>,
 }
 
 impl Agent {
     /// A process starts and says hello.
     pub(crate) async fn start(router: Router, token: &str, rack: Arc<Mutex<Rack>>, fuel: u32) -> Self {
-        let fuel = Arc::new(AtomicU32::new(fuel));
-        let mut agent = Self { router, token: token.to_owned(), rack, epoch: 0, trusted: String::new(), fuel };
-        let instance = uuid::Uuid::now_v7().to_string();
-        let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance };
-        let welcome: Welcome = agent.call("/agent/v1/hello", &hello).await.expect("an enrolled agent is welcome");
+        let mut agent = Self {
+            router,
+            token: token.to_owned(),
+            rack,
+            epoch: 0,
+            trusted: String::new(),
+            instance: uuid::Uuid::now_v7().to_string(),
+            fuel: Arc::new(AtomicU32::new(fuel)),
+            deaf: Arc::new(AtomicBool::new(false)),
+        };
+        let welcome = agent.hello_again().await;
         agent.epoch = welcome.epoch;
         agent.trusted = welcome.permit_public_key;
         agent
+    }
+
+    /// The same process says hello, as after a lost answer.
+    pub(crate) async fn hello_again(&self) -> Welcome {
+        let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance: self.instance.clone() };
+        self.call("/agent/v1/hello", &hello).await.expect("an enrolled agent is welcome")
+    }
+
+    /// It does not hear cancellations from now on: those that come between two renewals are heard as late.
+    pub(crate) fn refuse_to_stop(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
     }
 
     /// So many steps from now on.
@@ -107,7 +127,8 @@ impl Agent {
     }
 
     pub(crate) async fn lease(&self, capacity: u32) -> Result<Vec<Job>, Stop> {
-        let leased: LeasedJobs = self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s: 0 }).await?;
+        let leased: LeasedJobs =
+            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s: 0 }).await?;
         Ok(leased.jobs)
     }
 
@@ -128,16 +149,22 @@ impl Agent {
         self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
     }
 
-    pub(crate) async fn redeem(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> Result<Answer, Stop> {
+    pub(crate) async fn redeem(
+        &self,
+        job: &Job,
+        permit: PermitId,
+        challenge: Option<Challenge>,
+    ) -> Result<Answer, Stop> {
         let request = RedeemPermit { epoch: self.epoch, job: job.id, attempt: job.attempt, permit, challenge };
         Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
     }
 
-    /// Does a job from lease to outcome.
-    pub(crate) async fn work(&self, job: &Job) -> Result<(), Stop> {
+    /// Does a job from lease to outcome, which the server took.
+    pub(crate) async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
-        if self.renew(job).await? {
-            return self.report(job.id, job.attempt, Outcome::Cancelled).await;
+        if self.renew(job).await? && !self.deaf.load(Ordering::SeqCst) {
+            self.report(job.id, job.attempt, Outcome::Cancelled).await?;
+            return Ok(Outcome::Cancelled);
         }
         let outcome = match self.execute(job).await {
             Ok(result) => Outcome::Succeeded { result },
@@ -145,7 +172,8 @@ impl Agent {
             Err(Bad::Stops(stop)) => return Err(stop),
         };
         self.step()?;
-        self.report(job.id, job.attempt, outcome).await
+        self.report(job.id, job.attempt, outcome.clone()).await?;
+        Ok(outcome)
     }
 
     /// The next thing the process does, if it lives to do it.

@@ -32,7 +32,9 @@ pub(crate) struct Done {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Running {
     Off,
-    Live { nonce: String },
+    Live {
+        nonce: String,
+    },
     Installed,
     /// On, and nothing that answers.
     Nothing,
@@ -135,7 +137,14 @@ impl Machine {
             size_bytes: 8 << 30,
             ..DiskFacts::default()
         };
-        let nic = Nic { name: "eth0".into(), mac: self.mac, driver: None, pci_address: None, speed_mbps: None, link_up: true };
+        let nic = Nic {
+            name: "eth0".into(),
+            mac: self.mac,
+            driver: None,
+            pci_address: None,
+            speed_mbps: None,
+            link_up: true,
+        };
         Facts {
             boot_id: self.boot_id(),
             cpus: vec![Cpu { socket: 0, model: "simulated".into(), cores: 2, threads: 2 }],
@@ -288,8 +297,17 @@ impl Machine {
         self.disks.get_mut(&root).expect("every machine has one").marker = Some(plan.marker.clone());
         ConvergeReport {
             lock: plan.lock,
-            items: vec![ItemReport { item: "kernel argument nouveau.modeset=0".into(), outcome, before: None, after: None }],
-            reboot_for: if self.booted_converged { Vec::new() } else { vec!["kernel argument nouveau.modeset=0".into()] },
+            items: vec![ItemReport {
+                item: "kernel argument nouveau.modeset=0".into(),
+                outcome,
+                before: None,
+                after: None,
+            }],
+            reboot_for: if self.booted_converged {
+                Vec::new()
+            } else {
+                vec!["kernel argument nouveau.modeset=0".into()]
+            },
         }
     }
 

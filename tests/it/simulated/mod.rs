@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::Router;
 use jiff::SignedDuration;
 use muster_core::gates::Verdict;
-use muster_core::wire::agent::Job;
+use muster_core::wire::agent::{Job, Outcome};
 use muster_core::wire::node::Failure;
 use muster_server::tasks::leases;
 use muster_server::{engine, http};
@@ -43,7 +43,7 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fuel {
     Forever,
-    /// The process that comes after a dead one lives for one step more; one that finished something leaves its successor with one step.
+    /// The process that comes after a dead one lives one step longer, until a job succeeds.
     OneMore(u32),
     /// Each process is killed in its so-manieth step, if its job is new; successors finish it.
     First(u32),
@@ -126,7 +126,8 @@ impl World {
         for job in jobs {
             self.prepare(&job).await;
             match self.agent.work(&job).await {
-                Ok(()) => self.fuel = self.fuel.after_success(),
+                Ok(Outcome::Succeeded { .. }) => self.fuel = self.fuel.after_success(),
+                Ok(Outcome::Failed { .. } | Outcome::Cancelled) => {}
                 Err(Stop::Dead) => {
                     self.fuel = self.fuel.after_death();
                     self.replace_agent(self.fuel.amount()).await;
@@ -185,7 +186,7 @@ impl World {
             for job in jobs {
                 match job.node_name == name && job.spec.kind() == kind {
                     true => found = Some(job),
-                    false => self.agent.work(&job).await.unwrap(),
+                    false => drop(self.agent.work(&job).await.unwrap()),
                 }
             }
             if let Some(job) = found {
@@ -257,7 +258,7 @@ impl World {
 
     /// The state of an operation that a reply leads to.
     pub(crate) async fn operation(&self, reply: &Reply) -> String {
-        let id = reply.body["id"].as_str().or(reply.body["status"]["operation"].as_str()).unwrap().to_owned();
+        let id = reply.body["status"]["operation"].as_str().or(reply.body["id"].as_str()).unwrap().to_owned();
         let operation = self.admin.get(&format!("/v1/operations/{id}")).await.expect(200);
         operation.body["state"].as_str().unwrap().to_owned()
     }

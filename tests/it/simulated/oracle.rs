@@ -22,7 +22,10 @@ impl World {
     /// Every state was reached by a legal move from the one before, each move was written down once.
     async fn check_states(&self) {
         let nodes: Vec<(Uuid, String, String, i64, i64)> =
-            sqlx::query_as("SELECT id, name, state, visit, version FROM nodes").fetch_all(&self.server.app.pool).await.unwrap();
+            sqlx::query_as("SELECT id, name, state, visit, version FROM nodes")
+                .fetch_all(&self.server.app.pool)
+                .await
+                .unwrap();
         let moves: Vec<(Uuid, String, String)> = sqlx::query_as(
             "SELECT node_id, detail ->> 'from', detail ->> 'to' FROM events WHERE kind = 'node.advanced' ORDER BY seq",
         )
@@ -39,7 +42,11 @@ impl World {
                 at = to;
                 count += 1;
             }
-            assert_eq!((at.as_str(), count + 1, count + 1), (state.as_str(), visit, version), "{name}: moves without events");
+            assert_eq!(
+                (at.as_str(), count + 1, count + 1),
+                (state.as_str(), visit, version),
+                "{name}: moves without events"
+            );
         }
     }
 
@@ -55,12 +62,13 @@ impl World {
 
     /// Nothing is on that no power was reserved for, and no rack is promised more than it has.
     async fn check_power(&self) {
-        let reserved: BTreeMap<String, i32> = sqlx::query_as::<_, (String, i32)>("SELECT name, power_reserved_w FROM nodes")
-            .fetch_all(&self.server.app.pool)
-            .await
-            .unwrap()
-            .into_iter()
-            .collect();
+        let reserved: BTreeMap<String, i32> =
+            sqlx::query_as::<_, (String, i32)>("SELECT name, power_reserved_w FROM nodes")
+                .fetch_all(&self.server.app.pool)
+                .await
+                .unwrap()
+                .into_iter()
+                .collect();
         for machine in self.rack().machines.values().filter(|machine| machine.running != Running::Off) {
             assert!(reserved[&machine.name] > 0, "{} is on without its share of the rack's power", machine.name);
         }
@@ -77,15 +85,16 @@ impl World {
     /// Every act had a permit of its kind, node and epoch that was redeemed; none was done twice under one; and what a claim holds is wiped
     /// by its release alone.
     async fn check_acts(&self) {
-        let permits: BTreeMap<Uuid, (String, String, i64, i32)> = sqlx::query_as::<_, (Uuid, String, String, i64, i32)>(
-            "SELECT p.id, p.kind, n.name, p.epoch, p.redemptions FROM permits p JOIN nodes n ON n.id = p.node_id",
-        )
-        .fetch_all(&self.server.app.pool)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|(id, kind, node, epoch, redemptions)| (id, (kind, node, epoch, redemptions)))
-        .collect();
+        let permits: BTreeMap<Uuid, (String, String, i64, i32)> =
+            sqlx::query_as::<_, (Uuid, String, String, i64, i32)>(
+                "SELECT p.id, p.kind, n.name, p.epoch, p.redemptions FROM permits p JOIN nodes n ON n.id = p.node_id",
+            )
+            .fetch_all(&self.server.app.pool)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|(id, kind, node, epoch, redemptions)| (id, (kind, node, epoch, redemptions)))
+            .collect();
         let bound: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM claims WHERE state = 'bound'")
             .fetch_all(&self.server.app.pool)
             .await
@@ -99,7 +108,11 @@ impl World {
                 assert!(seen.insert((permit, *act)), "{}: {act} was done twice under one permit", machine.name);
                 let kind = if matches!(*act, "image" | "wipe") { *act } else { "power" };
                 let (of_kind, of_node, of_epoch, redemptions) = &permits[&permit.0];
-                assert_eq!((kind, machine.name.as_str(), *epoch), (of_kind.as_str(), of_node.as_str(), *of_epoch), "{done:?}");
+                assert_eq!(
+                    (kind, machine.name.as_str(), *epoch),
+                    (of_kind.as_str(), of_node.as_str(), *of_epoch),
+                    "{done:?}"
+                );
                 assert!(*redemptions > 0, "{}: {done:?} without its permit redeemed", machine.name);
                 let held = marked.is_some_and(|claim| bound.contains(&claim.0));
                 assert!(*act != "wipe" || !held, "{}: wiped, and its claim is bound: {done:?}", machine.name);

@@ -9,7 +9,7 @@ use muster_core::ids::JobId;
 use muster_core::wire::agent::{
     ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
 };
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, Progress};
 use serde_json::json;
 use sqlx::Acquire as _;
 
@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{Ending, LeasedRow};
+use crate::engine::outcomes::Applied;
 use crate::engine::{orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
@@ -124,7 +125,8 @@ pub(super) async fn renew(
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
     let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
-    let waiting_for = request.waiting_for.as_deref().map(|text| text.chars().take(300).collect::<String>());
+    let told = request.waiting_for.clone().or_else(|| request.progress.as_ref().map(sentence));
+    let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
     db::jobs::renew(&mut tx, job, lease_end(now), request.progress.as_ref(), waiting_for.as_deref()).await?;
     if let Some(text) = &waiting_for {
         db::jobs::show_waiting(&mut tx, current.node, current.visit, text, now).await?;
@@ -133,6 +135,16 @@ pub(super) async fn renew(
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);
     Ok(Json(Renewed { cancel: current.cancel }))
+}
+
+/// How far a moving step is, in words.
+fn sentence(progress: &Progress) -> String {
+    match (progress.done, progress.total) {
+        (Some(done), Some(total)) if total > 0 => {
+            format!("{}: {} %", progress.message, u128::from(done) * 100 / u128::from(total))
+        }
+        _ => progress.message.clone(),
+    }
 }
 
 pub(super) async fn outcome(
@@ -144,10 +156,15 @@ pub(super) async fn outcome(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, &app).await?;
-    outcomes::apply(&mut tx, (agent.id, &agent.name), job, &report, now).await?;
+    let applied = outcomes::apply(&mut tx, (agent.id, &agent.name), job, &report, now).await?;
     tx.commit().await?;
-    app.wake_engine.notify_one();
-    Ok(StatusCode::NO_CONTENT)
+    match applied {
+        Applied::Stale => Err(stale()),
+        Applied::Committed => {
+            app.wake_engine.notify_one();
+            Ok(StatusCode::NO_CONTENT)
+        }
+    }
 }
 
 pub(super) async fn redeem(

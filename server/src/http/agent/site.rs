@@ -75,17 +75,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error>
         });
         let dynamic_range = dynamic_range.map(|range| (range.first, range.last));
         let reservations = own.collect();
-        subnets.push(Subnet {
-            name,
-            network,
-            agent_address,
-            gateway,
-            dns,
-            mode,
-            dynamic_range,
-            reservations,
-            relays,
-        });
+        subnets.push(Subnet { name, network, agent_address, gateway, dns, mode, dynamic_range, reservations, relays });
     }
     let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
     let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
