@@ -1,15 +1,27 @@
 //! What nodes write on their consoles: declared, reported by agents, bounded, read.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use jiff::{SignedDuration, Timestamp};
+use muster_agent::boot::BootPorts;
+use muster_agent::work::AgentOptions;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
 use muster_server::http;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
 use crate::support::fleet;
 use crate::support::server::{Caller, START, Server};
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// An agent of the site, said hello.
 struct Agent {
@@ -152,4 +164,52 @@ async fn a_flood_costs_its_own_past_and_nobody_elses() {
     assert!(rows <= 8192 && bytes == rows, "{rows} rows, {bytes} bytes");
     let read = admin.get("/v1/nodes/n2/console").await.expect(200);
     assert_eq!(texts(&read.body), ["calm"]);
+}
+
+/// The real agent between a console and the real server.
+#[tokio::test]
+async fn what_a_machine_writes_arrives_at_the_reader() {
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.put("/v1/sites/lab", &json!({ "spec": {} })).await.expect(201);
+    let made = admin.post("/v1/sites/lab/agents", &json!({ "name": "a" })).await.expect(201);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server_url = format!("http://{}", listener.local_addr().unwrap());
+    let router = http::agent::router(server.app.clone());
+    let _serving = AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(listener, router).await }));
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
+        std::fs::write(dir.path().join(file), file).unwrap();
+    }
+    let options = AgentOptions {
+        server_url,
+        token: Secret::new(made.body["token"].as_str().unwrap()),
+        data_dir: dir.path().join("data"),
+        ipxe_dir: dir.path().to_owned(),
+        muster_node: dir.path().join("muster-node"),
+        ports: BootPorts::default(),
+        clock: Clock::System,
+    };
+    let stop = CancellationToken::new();
+    let agent = tokio::spawn(muster_agent::work::run(options, stop.clone()));
+
+    let console = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let node = json!({ "spec": {
+        "site": "lab", "power": { "manual": { "person": "alice" } }, "macs": [{ "mac": "52:54:00:00:00:01" }],
+        "console": { "tcp": { "address": "127.0.0.1", "port": console.local_addr().unwrap().port() } },
+    }});
+    admin.put("/v1/nodes/n1", &node).await.expect(201);
+    let (mut machine, _) = tokio::time::timeout(LIMIT, console.accept()).await.unwrap().unwrap();
+    machine.write_all(b"\x1b[2JKernel panic - not syncing\r\n").await.unwrap();
+    let arrived = tokio::time::timeout(LIMIT, async {
+        while texts(&admin.get("/v1/nodes/n1/console").await.expect(200).body).is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    arrived.await.unwrap();
+    let read = admin.get("/v1/nodes/n1/console").await.expect(200);
+    assert_eq!(texts(&read.body), ["\u{1b}[2JKernel panic - not syncing\r\n"]);
+    stop.cancel();
+    tokio::time::timeout(LIMIT, agent).await.unwrap().unwrap().unwrap();
 }
