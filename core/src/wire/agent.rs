@@ -370,7 +370,7 @@ pub struct ActRecord {
 
 /// The server's word on an act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "act", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ActReply {
     /// Committed: do it now.
     Go,

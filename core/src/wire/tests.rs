@@ -215,6 +215,8 @@ fn between_server_and_agent() {
     let act = StartAct { epoch: 1, attempt: 2, act: "reset".into(), before: "on".into() };
     golden("agent-act", &act);
     golden("agent-act-reply", &ActReply::Go);
+    let earlier = ActRecord { attempt: 1, act: "reset".into(), before: "on".into(), started_at: at(), age_s: 7 };
+    golden("agent-act-reply-already", &ActReply::Already(earlier));
     let log = vec![LogLine { at: at(), text: "line".into() }];
     let waiting_for = Some("DHCP from the node".into());
     golden("agent-renew", &RenewJob { epoch: 1, attempt: 2, progress: None, log, waiting_for });
