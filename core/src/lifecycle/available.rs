@@ -10,10 +10,9 @@ pub(super) fn decide(node: &Snapshot) -> Decision {
     match (node.claim, node.wish) {
         (Some(ClaimState::Bound), _) => Decision::Advance(Move::to(State::Imaging).because("claimed")),
         // Given up before anything was written: there is nothing to erase.
-        (Some(ClaimState::Releasing), _) => {
-            let back = Move::to(State::Inspecting).because("released before imaging");
-            Decision::Advance(back.with(Effect::WishTaken).with(Effect::EndClaim))
-        }
+        (Some(ClaimState::Releasing), _) => Decision::Advance(
+            Move::released(State::Inspecting).because("released before imaging").with(Effect::EndClaim),
+        ),
         (_, Some(Wish::Inspect)) => wished(State::Inspecting),
         (_, Some(Wish::Maintain)) => wished(State::Maintenance),
         (_, Some(Wish::Retire)) => wished(State::Retired),

@@ -64,6 +64,11 @@ impl Move {
         Self { to, purpose: None, failed_phase: None, reason: None, effects: Vec::new() }
     }
 
+    /// On the way out of a claim that is given up: the release is taken up here, and asks for nothing any more.
+    pub fn released(to: State) -> Self {
+        Self::to(to).because("released").with(Effect::WishTaken)
+    }
+
     /// With an effect.
     pub fn with(mut self, effect: Effect) -> Self {
         self.effects.push(effect);
@@ -104,20 +109,22 @@ pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl
                 StepStatus::Running { waiting_for } => {
                     return wait_for_step(step, waiting_for.as_deref());
                 }
-                StepStatus::Cancelled => return Decision::Retry(step, now),
+                StepStatus::Cancelled => return failed(node, format!("{}: stopped on request", step.title())),
                 StepStatus::Failed { at, failure } if failure.retryable && view.round < step.max_rounds() => {
                     return Decision::Retry(step, *at + back_off(view.round));
                 }
                 StepStatus::Failed { failure, .. } => {
-                    let reason = format!("{}: {}", step.title(), failure.message);
-                    return Decision::Advance(
-                        Move { failed_phase: Some(node.state), ..Move::to(State::Failed) }.because(reason),
-                    );
+                    return failed(node, format!("{}: {}", step.title(), failure.message));
                 }
             },
         }
     }
     then()
+}
+
+/// The phase ends here, until a person asks for it again.
+fn failed(node: &Snapshot, reason: String) -> Decision {
+    Decision::Advance(Move { failed_phase: Some(node.state), ..Move::to(State::Failed) }.because(reason))
 }
 
 /// Starts a step; one that powers the machine on waits for its share of the rack's power.
@@ -169,7 +176,7 @@ fn back_off(round: i32) -> SignedDuration {
 /// of the scheduler, and only then moves. `None`: neither was asked for.
 pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     let wanted = if node.releasing() {
-        Move::to(State::Wiping).because("released").with(Effect::WishTaken)
+        Move::released(State::Wiping)
     } else if node.wish == Some(Wish::Quarantine) {
         Move::to(State::Quarantined).as_wished(node)
     } else {
@@ -181,10 +188,17 @@ pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     })
 }
 
-/// Takes a node out of the scheduler, if it is in there, and then moves.
+/// Takes a node out of the scheduler, if it is in there, and then moves. Tried until it works: the node may go nowhere else before, and a
+/// scheduler that is away comes back.
 pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> Decision {
-    match node.in_cluster {
-        true => follow(node, now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
-        false => Decision::Advance(wanted),
+    if !node.in_cluster {
+        return Decision::Advance(wanted);
+    }
+    match node.step(Step::Remove) {
+        Some(StepView { status: StepStatus::Cancelled, .. }) => Decision::Retry(Step::Remove, now),
+        Some(StepView { status: StepStatus::Failed { at, .. }, round, .. }) => {
+            Decision::Retry(Step::Remove, *at + back_off(*round))
+        }
+        _ => follow(node, now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
     }
 }

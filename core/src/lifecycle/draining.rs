@@ -8,7 +8,8 @@ use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
-    let purpose = node.purpose.unwrap_or(Purpose::Maintenance);
+    // A release that comes while it drains for another reason is what it drains for from now on.
+    let purpose = if node.releasing() { Purpose::Release } else { node.purpose.unwrap_or(Purpose::Maintenance) };
     let undrained =
         node.wish == Some(Wish::Undrain) && purpose != Purpose::Release && node.step(Step::Remove).is_none();
     if undrained || node.step(Step::Admit).is_some() {
@@ -18,7 +19,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         let left = |to| Move::to(to).with(Effect::LeaveCluster);
         let reason = node.reason.clone().unwrap_or_else(|| purpose.to_string());
         Decision::Advance(match purpose {
-            Purpose::Release => left(State::Wiping).because("released"),
+            Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
             Purpose::Repair => left(State::Quarantined).because(reason),
             Purpose::Maintenance | Purpose::Upgrade => left(State::Maintenance).because(reason),
         })

@@ -5,9 +5,8 @@ use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
 
 pub(super) fn decide(node: &Snapshot) -> Decision {
-    let drain = |purpose| Move { purpose: Some(purpose), ..Move::to(State::Draining) };
     if node.releasing() && !node.protected {
-        return Decision::Advance(drain(Purpose::Release).because("released"));
+        return Decision::Advance(Move { purpose: Some(Purpose::Release), ..Move::released(State::Draining) });
     }
     match node.wish {
         Some(Wish::Drain | Wish::Maintain) => {

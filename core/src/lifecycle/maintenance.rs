@@ -9,9 +9,7 @@ use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
-        _ if node.releasing() && !node.protected => {
-            leave_cluster(node, now, Move::to(State::Wiping).because("released"))
-        }
+        _ if node.releasing() && !node.protected => leave_cluster(node, now, Move::released(State::Wiping)),
         Some(Wish::Resume) if node.claim == Some(ClaimState::Bound) && node.installed => {
             Decision::Advance(Move::to(State::Validating).as_wished(node))
         }

@@ -9,7 +9,7 @@ use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.releasing() && !node.protected {
-        return leave_cluster(node, now, Move::to(State::Wiping).because("released"));
+        return leave_cluster(node, now, Move::released(State::Wiping));
     }
     let unsanitised = node.reason.as_deref().is_some_and(|reason| reason.starts_with("unsanitised"));
     match node.wish {

@@ -1,3 +1,5 @@
+//! Walks of nodes through their states, and the properties that hold on every one.
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -152,10 +154,16 @@ prop_compose! {
         budget in proptest::option::of(0..1000_u32),
         committed in 0..1000_u32,
         purpose in proptest::sample::select(Purpose::ALL),
+        phase in proptest::sample::select(&[
+            State::Inspecting, State::Imaging, State::Installing, State::Validating, State::Admitting, State::Draining, State::Wiping,
+        ]),
     ) -> Snapshot {
         let steps = steps.into_iter().map(|(step, (status, round))| StepView { step, round, status }).collect();
         let mut node = node(state);
         node.purpose = (state == State::Draining).then_some(purpose);
+        node.failed_phase = (state == State::Failed).then_some(phase);
+        // A wipe is begun by a release, or on a node without a claim.
+        let claim = if node.failed_phase == Some(State::Wiping) { claim.and(Some(ClaimState::Releasing)) } else { claim };
         node.reason = Some("because".into());
         Snapshot {
             wish, claim, protected, live, installed, in_cluster: in_cluster || state == State::InService, steps,
