@@ -47,7 +47,7 @@ pub async fn insert(
 pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<SeenFacts>, Error> {
     let row = sqlx::query!(
         r#"SELECT observed_at, source, facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1
-           ORDER BY observed_at DESC LIMIT 1"#,
+           ORDER BY observed_at DESC, id DESC LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)

@@ -60,17 +60,19 @@ pub async fn retry(
     job: JobId,
     nonce: &str,
     permit: Option<PermitId>,
+    operation: OperationId,
     not_before: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE jobs SET state = 'queued', round = round + 1, cancel = false, not_before = $2, nonce = $3, permit_id = $4,
-                leased_by = NULL, lease_until = NULL, progress = NULL, waiting_for = NULL, result = NULL, failure = NULL,
+                operation_id = $5, leased_by = NULL, lease_until = NULL, progress = NULL, waiting_for = NULL, result = NULL, failure = NULL,
                 started_at = NULL, finished_at = NULL
          WHERE id = $1",
         job as JobId,
         not_before.to_sqlx() as _,
         nonce,
         permit as Option<PermitId>,
+        operation as OperationId,
     )
     .execute(conn)
     .await?;
@@ -184,7 +186,7 @@ pub async fn lease(
     .await?)
 }
 
-/// A leased job, locked; `None` when the attempt is stale or the lease is somebody else's.
+/// A leased job, locked with its node; `None` when the attempt is stale or the lease is somebody else's.
 ///
 /// # Errors
 /// When the database fails.
@@ -194,6 +196,10 @@ pub async fn lock_current(
     agent: AgentId,
     attempt: i32,
 ) -> Result<Option<CurrentJob>, Error> {
+    // The node first, as the engine does: locks that are taken in one order never wait for each other in a ring.
+    sqlx::query!("SELECT id FROM nodes WHERE id = (SELECT node_id FROM jobs WHERE id = $1) FOR UPDATE", job as JobId)
+        .fetch_optional(&mut *conn)
+        .await?;
     Ok(sqlx::query_as!(
         CurrentJob,
         r#"SELECT id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, round, epoch, visit, cancel,
@@ -205,6 +211,20 @@ pub async fn lock_current(
     )
     .fetch_optional(conn)
     .await?)
+}
+
+/// The node and operation of a job, whoever has it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, job: JobId) -> Result<Option<(NodeId, Option<OperationId>)>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT node_id AS "node: NodeId", operation_id AS "operation: OperationId" FROM jobs WHERE id = $1"#,
+        job as JobId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.node, row.operation)))
 }
 
 /// A job under its current lease.
@@ -248,7 +268,13 @@ pub async fn renew(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn show_waiting(conn: &mut PgConnection, node: NodeId, visit: i64, text: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn show_waiting(
+    conn: &mut PgConnection,
+    node: NodeId,
+    visit: i64,
+    text: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $3 THEN waiting_since ELSE $4 END, waiting_for = $3
          WHERE id = $1 AND visit = $2",

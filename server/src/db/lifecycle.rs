@@ -71,12 +71,26 @@ struct Row {
     suite: Option<Json<Suite>>,
 }
 
-/// Takes one due node, skipping those another replica works on. The row stays locked until the transaction ends.
+/// Locks one due node, skipping those another replica works on, until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<NodeId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: NodeId" FROM nodes WHERE due_at <= $1 ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED"#,
+        now.to_sqlx() as _,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Loads a locked node with what is declared around it. Apart from the locking: a statement sees what was committed before it began, and a
+/// claim that was made just before the lock must be seen.
 ///
 /// # Errors
 /// When the database fails or the row is impossible.
-pub async fn take_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<EngineNode>, Error> {
-    let row = sqlx::query_as!(
+pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Error> {
+    sqlx::query_as!(
         Row,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
                   n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", n.epoch, n.protected, n.in_cluster,
@@ -89,14 +103,41 @@ pub async fn take_due(conn: &mut PgConnection, now: Timestamp) -> Result<Option<
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects pool ON pool.id = c.pool_id
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
-           WHERE n.due_at <= $1
-           ORDER BY n.due_at LIMIT 1
-           FOR UPDATE OF n SKIP LOCKED"#,
+           WHERE n.id = $1"#,
+        node as NodeId,
+    )
+    .fetch_one(conn)
+    .await?
+    .try_into()
+}
+
+/// Puts a node off whose turn went wrong, unless something else has put it off already.
+///
+/// # Errors
+/// When the database fails.
+pub async fn postpone(conn: &mut PgConnection, node: NodeId, until: Timestamp, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET due_at = $2, waiting_for = 'an error in Muster, which is in the server''s log', waiting_owner = 'muster',
+                next_action = 'try again', waiting_since = $3
+         WHERE id = $1 AND due_at <= $3",
+        node as NodeId,
+        until.to_sqlx() as _,
         now.to_sqlx() as _,
     )
-    .fetch_optional(conn)
+    .execute(conn)
     .await?;
-    row.map(EngineNode::try_from).transpose()
+    Ok(())
+}
+
+/// Drops what was asked of a node: it cannot be done where the node is.
+///
+/// # Errors
+/// When the database fails.
+pub async fn drop_wish(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET wish = NULL, wish_reason = NULL WHERE id = $1", node as NodeId)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 impl TryFrom<Row> for EngineNode {
@@ -254,7 +295,8 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
         .and_then(|profile| profile.deadlines_s.get(to.to.as_str()).copied())
         .or(to.to.default_deadline_s())
         .filter(|_| !to.to.is_steady());
-    let deadline = deadline_s.map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    let deadline =
+        deadline_s.map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
     let moved = sqlx::query!(
         "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
                 purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
@@ -360,7 +402,12 @@ pub async fn open_operation(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn run_operation(conn: &mut PgConnection, id: OperationId, message: &str, now: Timestamp) -> Result<(), Error> {
+pub async fn run_operation(
+    conn: &mut PgConnection,
+    id: OperationId,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE operations SET state = 'running', started_at = COALESCE(started_at, $2), message = $3
          WHERE id = $1 AND state IN ('queued', 'running')",

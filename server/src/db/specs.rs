@@ -179,7 +179,7 @@ pub struct MemberRow {
     pub stack: Option<StackSpec>,
 }
 
-/// The members of a cluster. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
+/// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
 ///
 /// # Errors
 /// When the database fails.
@@ -187,9 +187,8 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('cluster ' || $1, 0))", cluster)
         .execute(&mut *conn)
         .await?;
-    let revision = sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#)
-        .fetch_one(&mut *conn)
-        .await?;
+    let revision =
+        sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#).fetch_one(&mut *conn).await?;
     let rows = sqlx::query!(
         r#"SELECT n.id AS "id: NodeId", n.name, profile.spec AS "profile: Json<HardwareProfile>", rack.name AS "rack?",
                   stack.spec AS "stack?: Json<StackSpec>",
@@ -200,7 +199,9 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
            JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
-           WHERE n.in_cluster ORDER BY n.name"#,
+           WHERE n.in_cluster
+             AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit AND j.step = 'remove')
+           ORDER BY n.name"#,
         cluster,
     )
     .fetch_all(conn)

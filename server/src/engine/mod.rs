@@ -20,7 +20,9 @@ pub async fn run(app: App, cancel: CancellationToken) {
     loop {
         match run_until_idle(&app).await {
             Ok(turns) => metrics::counter!("muster_engine_turns_total").increment(turns),
-            Err(error) => tracing::warn!(error = ?error, "the engine could not finish its round; it goes on at the next poll"),
+            Err(error) => {
+                tracing::warn!(error = ?error, "the engine could not finish its round; it goes on at the next poll")
+            }
         }
         tokio::select! {
             () = cancel.cancelled() => return,

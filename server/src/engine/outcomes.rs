@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use muster_core::gates::{Suite, SuiteVerdict, judge};
 use muster_core::ids::{AgentId, JobId};
+use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -12,19 +13,38 @@ use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
 use crate::error::Error;
 
-/// Commits an outcome under its attempt. A stale one is kept as an event and refused.
+/// What became of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Committed,
+    /// Another attempt is current: it is kept as an event and changes nothing.
+    Stale,
+}
+
+/// Commits an outcome under its attempt. The caller commits a stale one too: its event is worth keeping.
 ///
 /// # Errors
-/// [`Error::Conflict`] `stale_attempt`; otherwise when the database fails.
+/// 422 when the result is not one of the job's step; otherwise when the database fails.
 pub async fn apply(
     conn: &mut PgConnection,
     agent: (AgentId, &str),
     job: JobId,
     report: &ReportOutcome,
     now: Timestamp,
-) -> Result<(), Error> {
-    let stale = || Error::conflict("stale_attempt", "Another attempt of this job is current.");
-    let current = db::jobs::lock_current(conn, job, agent.0, report.attempt).await?.ok_or_else(stale)?;
+) -> Result<Applied, Error> {
+    let Some(current) = db::jobs::lock_current(conn, job, agent.0, report.attempt).await? else {
+        keep_stale(conn, agent.1, job, report, now).await?;
+        return Ok(Applied::Stale);
+    };
+    if let Outcome::Succeeded { result } = &report.outcome
+        && !answers(&current.step, result)
+    {
+        return Err(Error::unprocessable(
+            "/outcome/result",
+            "other_step",
+            format!("The job's step is {}.", current.step),
+        ));
+    }
     let (ending, kind, told) = match &report.outcome {
         Outcome::Succeeded { result } => (Ending::Succeeded(result), "step.succeeded", "done".to_owned()),
         Outcome::Failed { failure } => (Ending::Failed(failure), "step.failed", failure.message.clone()),
@@ -34,11 +54,49 @@ pub async fn apply(
     if let Outcome::Succeeded { result } = &report.outcome {
         observe(conn, &current, result, now).await?;
     }
-    let title = current.step.parse::<muster_core::lifecycle::steps::Step>().map_or(current.step.as_str(), |step| step.title());
+    let title = current.step.parse::<Step>().map_or(current.step.as_str(), |step| step.title());
     let event = NewEvent::node(now, format!("agent:{}", agent.1), kind, current.node, format!("{title}: {told}"));
     let detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
-    db::lifecycle::make_due(conn, current.node, now).await
+    db::lifecycle::make_due(conn, current.node, now).await?;
+    Ok(Applied::Committed)
+}
+
+/// What an attempt says that is not current any more: never applied, and the one trace of what it may have done.
+async fn keep_stale(
+    conn: &mut PgConnection,
+    agent: &str,
+    job: JobId,
+    report: &ReportOutcome,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some((node, operation)) = db::jobs::find(conn, job).await? else { return Ok(()) };
+    let told = match &report.outcome {
+        Outcome::Succeeded { .. } => "done".to_owned(),
+        Outcome::Failed { failure } => failure.message.chars().take(300).collect(),
+        Outcome::Cancelled => "stopped".to_owned(),
+    };
+    let summary = format!("attempt {} was replaced and said afterwards: {told}", report.attempt);
+    let event = NewEvent::node(now, format!("agent:{agent}"), "step.stale", node, summary);
+    db::events::insert(conn, event.under(operation).with(json!({ "job": job, "attempt": report.attempt }))).await
+}
+
+/// Whether a result is one that a step can have.
+fn answers(step: &str, result: &JobResult) -> bool {
+    let Ok(step) = step.parse::<Step>() else { return false };
+    match result {
+        JobResult::Live { .. } => step == Step::BootLive,
+        JobResult::Facts { .. } => step == Step::Inventory,
+        JobResult::PoweredOff => step == Step::PowerOff,
+        JobResult::ImageWritten(_) => step == Step::WriteImage,
+        JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
+        JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck),
+        JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot),
+        JobResult::Admitted { .. } => step == Step::Admit,
+        JobResult::Drained => step == Step::Drain,
+        JobResult::Removed => step == Step::Remove,
+        JobResult::Wiped { .. } => step == Step::Wipe,
+    }
 }
 
 /// Keeps what a step saw of its node.

@@ -71,7 +71,9 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
         (PermitKind::Power, None) => Ok(kind),
         (PermitKind::Power, Some(_)) => Err("a power permit takes no challenge".into()),
         (PermitKind::Image | PermitKind::Wipe, None) => Err("the node's challenge is missing".into()),
-        (PermitKind::Image | PermitKind::Wipe, Some(challenge)) => challenge_fits(row, request, challenge).map(|()| kind),
+        (PermitKind::Image | PermitKind::Wipe, Some(challenge)) => {
+            challenge_fits(row, request, challenge).map(|()| kind)
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::facts::Facts;
-use muster_core::ids::{JobId, OperationId, PermitId};
+use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Move, Wait};
 use muster_core::lifecycle::snapshot::Snapshot;
-use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::table;
 use muster_core::permits::PermitKind;
@@ -25,6 +25,9 @@ use crate::error::Error;
 /// A waiting node is looked at again after this time even if nothing woke it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
+/// A node whose turn went wrong gets another one after this time.
+const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
+
 /// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
 const PERMIT_GRACE_S: i64 = 60;
 
@@ -32,21 +35,34 @@ const PERMIT_GRACE_S: i64 = 60;
 pub(super) async fn take(app: &App) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(node) = db::lifecycle::take_due(&mut tx, now).await? else { return Ok(false) };
-    let stay = db::jobs::list_stay(&mut tx, node.id, node.visit).await?;
-    let mut snapshot = snapshot(&mut tx, &node, &stay).await?;
+    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(false) };
+    match give(&mut tx, node, now).await {
+        Ok(()) => tx.commit().await?,
+        Err(error @ Error::Unavailable(_)) => return Err(error),
+        // The node that is due longest comes first: one whose turn goes wrong must not keep all others waiting.
+        Err(error) => {
+            tx.rollback().await?;
+            tracing::error!(%node, error = ?error, "a node's turn went wrong");
+            db::lifecycle::postpone(&mut *app.pool.acquire().await?, node, now + AFTER_ERROR, now).await?;
+        }
+    }
+    Ok(true)
+}
+
+async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
+    let node = db::lifecycle::get(conn, node).await?;
+    let stay = db::jobs::list_stay(conn, node.id, node.visit).await?;
+    let mut snapshot = snapshot(conn, &node, &stay).await?;
     let mut decision = decide(&snapshot, now);
     if let Decision::Start(step) = decision
         && step.powers_on()
         && node.power_reserved_w == 0
     {
         // Decided again with the rack held: two nodes cannot share out the same watts.
-        snapshot.power = db::lifecycle::power_share(&mut tx, &node, RackLock::Hold).await?;
+        snapshot.power = db::lifecycle::power_share(conn, &node, RackLock::Hold).await?;
         decision = decide(&snapshot, now);
     }
-    persist(app, &mut tx, &node, &stay, decision, now).await?;
-    tx.commit().await?;
-    Ok(true)
+    persist(conn, &node, &stay, decision, now).await
 }
 
 async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep]) -> Result<Snapshot, Error> {
@@ -90,7 +106,6 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
 }
 
 async fn persist(
-    app: &App,
     conn: &mut PgConnection,
     node: &EngineNode,
     stay: &[StayStep],
@@ -99,12 +114,13 @@ async fn persist(
 ) -> Result<(), Error> {
     match decision {
         Decision::Wait(wait) => {
+            refuse_wish(conn, node, &wait, now).await?;
             let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
             let due = wait.until.or(again);
             db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await
         }
         Decision::Start(step) => start(conn, node, step, now).await,
-        Decision::Retry(step, not_before) => retry(app, conn, node, stay, step, not_before.max(now)).await,
+        Decision::Retry(step, not_before) => retry(conn, node, stay, step, (now, not_before)).await,
         Decision::Cancel(step) => {
             if let Some(job) = find(stay, step) {
                 db::jobs::cancel(conn, job.id, now).await?;
@@ -121,6 +137,29 @@ async fn persist(
         }
         Decision::Advance(to) => advance(conn, node, &to, now).await,
     }
+}
+
+/// A wish that a resting node does not take is over: it would keep every other from being asked. A release is the claim's to remember.
+async fn refuse_wish(conn: &mut PgConnection, node: &EngineNode, wait: &Wait, now: Timestamp) -> Result<(), Error> {
+    let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && *wish != Wish::Release) else { return Ok(()) };
+    db::lifecycle::drop_wish(conn, node.id).await?;
+    refused(conn, node, wish, &format!("it is {} and waits for {}", node.state, wait.condition), now).await
+}
+
+/// Ends the operation of a wish that was not granted.
+async fn refused(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    wish: Wish,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let summary = format!("{} was not granted: {why}", wish.as_str());
+    if let Some(operation) = node.operation {
+        db::lifecycle::end_operation(conn, operation, "failed", &summary, now).await?;
+    }
+    let event = NewEvent::node(now, "muster", "node.wish_refused", node.id, format!("{}: {summary}", node.name));
+    db::events::insert(conn, event.under(node.operation).with(json!({ "wish": wish }))).await
 }
 
 fn find(stay: &[StayStep], step: Step) -> Option<&StayStep> {
@@ -158,18 +197,17 @@ async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Time
 }
 
 async fn retry(
-    app: &App,
     conn: &mut PgConnection,
     node: &EngineNode,
     stay: &[StayStep],
     step: Step,
-    not_before: Timestamp,
+    (now, not_before): (Timestamp, Timestamp),
 ) -> Result<(), Error> {
     let Some(job) = find(stay, step) else { return Ok(()) };
-    let now = app.clock.now();
+    let not_before = not_before.max(now);
     let operation = operation(conn, node, step, now).await?;
     let permit = permit_id(step);
-    db::jobs::retry(conn, job.id, &nonce(), permit, not_before).await?;
+    db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
     mint(conn, node, step, job.id, operation, permit, not_before).await?;
     let round = job.view.round + 1;
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
@@ -189,7 +227,12 @@ async fn wait_for_job(conn: &mut PgConnection, node: &EngineNode, step: Step, no
 }
 
 /// The operation this work belongs to; opened by Muster itself where nobody's is open.
-async fn operation(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<OperationId, Error> {
+async fn operation(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    now: Timestamp,
+) -> Result<OperationId, Error> {
     if let Some(operation) = node.operation
         && db::lifecycle::operation_open(conn, operation).await?
     {
@@ -267,6 +310,12 @@ async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Tim
         return Err(Error::internal(anyhow::anyhow!("{} may not move from {} to {}", node.name, node.state, to.to)));
     }
     db::lifecycle::advance(conn, node, to, now).await?;
+    if let Some(wish) =
+        node.wish.filter(|wish| !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish))
+    {
+        db::lifecycle::drop_wish(conn, node.id).await?;
+        refused(conn, node, wish, &format!("it came too late, the node is {}", to.to), now).await?;
+    }
     if to.effects.contains(&Effect::EndClaim)
         && let Some((claim, _)) = node.claim
     {

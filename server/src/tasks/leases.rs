@@ -25,7 +25,10 @@ pub(super) async fn run(app: App, cancel: CancellationToken) {
 }
 
 /// Puts back what has expired.
-async fn expire(app: &App) -> Result<(), Error> {
+///
+/// # Errors
+/// When the database fails.
+pub async fn expire(app: &App) -> Result<(), Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let expired = db::jobs::expire_leases(&mut tx, now).await?;

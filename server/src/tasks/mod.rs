@@ -1,6 +1,6 @@
 //! Background work with an owner. Each task is bounded per round and may run on every replica at once.
 
-mod leases; // Puts back jobs whose worker went silent
+pub mod leases; // Puts back jobs whose worker went silent
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -60,7 +60,12 @@ pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Tim
     })
 }
 
-async fn spec(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDocument, step: Step) -> anyhow::Result<JobSpec> {
+async fn spec(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+    step: Step,
+) -> anyhow::Result<JobSpec> {
     Ok(match step {
         Step::BootLive => JobSpec::BootLive(boot_live(conn, s).await?),
         Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.context("no live image is pinned")? },
@@ -77,9 +82,7 @@ async fn spec(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDocument,
             live: live(conn, s).await?,
             permit: permit(s)?,
         },
-        Step::Converge | Step::Recheck => {
-            JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
-        }
+        Step::Converge | Step::Recheck => JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? },
         Step::Reboot | Step::RebootTest => {
             JobSpec::Reboot { power: power(conn, s).await?, login: installed(s)?, permit: permit(s)? }
         }
@@ -212,11 +215,7 @@ fn disks(facts: Facts) -> Vec<String> {
     serials
 }
 
-async fn write_image(
-    conn: &mut PgConnection,
-    s: &Sources<'_>,
-    subnet: &SubnetDocument,
-) -> anyhow::Result<WriteImage> {
+async fn write_image(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDocument) -> anyhow::Result<WriteImage> {
     let image = s.node.image.as_ref().context("the pool names no image")?;
     let profile = s.node.profile.as_ref().context("the node has no hardware profile")?;
     let facts = facts(conn, s).await?;
