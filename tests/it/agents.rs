@@ -1,0 +1,204 @@
+//! Agents that die, come back, are replaced, or go on talking after they were: what was begun goes on, and nothing is done twice.
+
+use jiff::SignedDuration;
+use muster_core::wire::agent::{ActReply, Job, JobResult, JobSpec, Outcome};
+
+use crate::simulated::World;
+use crate::simulated::agent::Stop;
+use crate::simulated::{Fuel, machine};
+
+fn stale(code: &str) -> Result<(), Stop> {
+    Err(Stop::Refused(409, code.into()))
+}
+
+/// The highest attempt and round of each step of a node.
+async fn attempts(world: &World, name: &str) -> Vec<(String, i32, i32)> {
+    let query = "SELECT j.step, j.attempt, j.round FROM jobs j JOIN nodes n ON n.id = j.node_id WHERE n.name = $1 ORDER BY j.id";
+    sqlx::query_as(query).bind(name).fetch_all(&world.server.app.pool).await.unwrap()
+}
+
+/// A life, there and back, under agents that die so.
+async fn life_with(fuel: Fuel) -> World {
+    let mut world = World::start(1).await;
+    world.fuel = fuel;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.check().await;
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "available");
+    world.check().await;
+    let states = world.states("n1").await;
+    let life = [
+        "inspecting",
+        "available",
+        "imaging",
+        "installing",
+        "validating",
+        "admitting",
+        "in_service",
+        "draining",
+        "wiping",
+        "inspecting",
+        "available",
+    ];
+    assert_eq!(states, life, "no death shows in the way the node went");
+    world
+}
+
+#[tokio::test]
+async fn every_job_outlives_an_agent_killed_in_its_nth_step() {
+    for steps in 0..8 {
+        let world = life_with(Fuel::First(steps)).await;
+        let attempts = attempts(&world, "n1").await;
+        if steps < 2 {
+            assert!(attempts.iter().all(|(_, attempt, _)| *attempt > 1), "{attempts:?}");
+        }
+        let log = world.machine("n1", |machine| machine.log.clone());
+        let count = |act| log.iter().filter(|done| done.act == act).count();
+        assert_eq!((count("image"), count("wipe")), (1, 1), "killed in step {steps}: {log:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_outlives_agents_that_each_live_one_step_longer() {
+    let world = life_with(Fuel::OneMore(0)).await;
+    let attempts = attempts(&world, "n1").await;
+    let most = attempts.iter().map(|(_, attempt, _)| *attempt).max().unwrap();
+    assert!(most >= 5, "{attempts:?}");
+    let log = world.machine("n1", |machine| machine.log.clone());
+    assert_eq!(log.iter().filter(|done| matches!(done.act, "image" | "wipe")).count(), 2, "{log:?}");
+}
+
+#[tokio::test]
+async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeated() {
+    let mut world = World::start(1).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    assert!(job.acts.is_empty());
+    assert_eq!(world.agent.start_act(&job, "power_on", "power off").await.unwrap(), ActReply::Go);
+    world.advance(7);
+    let former = world.replace_agent(u32::MAX).await;
+    let again = world.agent.lease(1).await.unwrap().pop().unwrap();
+    assert_eq!((again.id, again.attempt), (job.id, job.attempt + 1));
+    let [act] = again.acts.as_slice() else { panic!("{:?}", again.acts) };
+    assert_eq!((act.act.as_str(), act.before.as_str(), act.attempt, act.age_s), ("power_on", "power off", 1, 7));
+    assert_eq!(world.agent.start_act(&again, "power_on", "power off").await.unwrap(), ActReply::Already(act.clone()));
+    // The one before is fenced, whatever it says.
+    assert_eq!(former.start_act(&job, "reset", "").await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    assert_eq!(former.renew(&job).await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    assert_eq!(former.report(job.id, job.attempt, Outcome::Cancelled).await, stale("stale_epoch"));
+    assert_eq!(former.lease(1).await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    let JobSpec::BootLive(spec) = &again.spec else { panic!("{again:?}") };
+    assert_eq!(former.redeem(&job, spec.permit, None).await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    // The machine was never switched on: the boot is given up, and its next round may act anew.
+    world.agent.work(&again).await.unwrap();
+    let next = world.until_leased("n1", "boot_live").await;
+    assert!(next.acts.is_empty() && next.attempt > again.attempt);
+    let JobSpec::BootLive(anew) = &next.spec else { panic!("{next:?}") };
+    assert!(anew.nonce != spec.nonce && anew.permit != spec.permit);
+    world.agent.work(&next).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "available");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_lease_that_runs_out_hands_the_job_on_and_keeps_the_late_outcome_out() {
+    let mut world = World::start(1).await;
+    let second = world.second_agent().await;
+    let job = world.until_leased("n1", "boot_live").await;
+    world.advance(20);
+    world.agent.renew(&job).await.unwrap();
+    world.advance(29);
+    world.expire_leases().await;
+    assert!(second.lease(1).await.unwrap().is_empty(), "renewed 29 s ago");
+    world.advance(2);
+    assert!(second.lease(1).await.unwrap().is_empty(), "not before the server has seen it");
+    world.expire_leases().await;
+    let again = second.lease(1).await.unwrap().pop().unwrap();
+    assert_eq!((again.id, again.attempt), (job.id, 2));
+    let told = JobResult::Live {
+        host_key: "late".into(),
+        boot_id: "late".into(),
+        address: [10, 77, 0, 11].into(),
+        bmc_certificate: None,
+    };
+    assert_eq!(
+        world.agent.report(job.id, job.attempt, Outcome::Succeeded { result: told }).await,
+        stale("stale_attempt")
+    );
+    assert_eq!(world.agent.renew(&job).await.unwrap_err(), stale("stale_attempt").unwrap_err());
+    world.engine().await;
+    assert_eq!(world.value("n1", "live_host_key").await, None, "nothing of it is kept");
+    assert!(
+        world.history("n1").await.ends_with(&["job.lease_expired".into(), "step.stale".into()]),
+        "but what it said is"
+    );
+    second.work(&again).await.unwrap();
+    // Its own job again, with the number of the other's attempt: it is not the one who has it.
+    assert_eq!(world.agent.report(job.id, 2, Outcome::Cancelled).await, stale("stale_attempt"));
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "available");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn an_outcome_counts_once_and_only_for_its_step() {
+    let mut world = World::start(1).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    let refused = world.agent.report(job.id, job.attempt, Outcome::Succeeded { result: JobResult::PoweredOff }).await;
+    assert_eq!(refused, Err(Stop::Refused(422, "unprocessable".into())));
+    world.agent.work(&job).await.unwrap();
+    assert_eq!(world.agent.report(job.id, job.attempt, Outcome::Cancelled).await, stale("stale_attempt"));
+    let unknown = muster_core::ids::JobId::new();
+    assert_eq!(world.agent.report(unknown, 1, Outcome::Cancelled).await, stale("stale_attempt"));
+    world.settle().await;
+    assert_eq!(world.history("n1").await.iter().filter(|line| *line == "step.succeeded boot_live").count(), 1);
+}
+
+#[tokio::test]
+async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_loses_them() {
+    let mut world = World::start(2).await;
+    let second = world.second_agent().await;
+    world.engine().await;
+    let mine = world.agent.lease(1).await.unwrap().pop().unwrap();
+    let theirs = second.lease(1).await.unwrap().pop().unwrap();
+    assert_ne!(mine.node, theirs.node);
+    second.hello_again().await;
+    assert!(!second.renew(&theirs).await.unwrap());
+    world.admin.delete("/v1/sites/lab/agents/second").await.expect(204);
+    assert_eq!(second.renew(&theirs).await.unwrap_err(), Stop::Refused(401, "unauthenticated".into()));
+    let handed_on: Vec<Job> = world.agent.lease(5).await.unwrap();
+    assert_eq!(handed_on.iter().map(|job| (job.id, job.attempt)).collect::<Vec<_>>(), [(theirs.id, 2)]);
+    world.agent.work(&handed_on[0]).await.unwrap();
+    world.agent.work(&mine).await.unwrap();
+    world.settle().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn work_on_the_node_goes_on_without_its_agent_and_is_found_by_the_next() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    let job = world.until_leased("n1", "write_image").await;
+    // Dead right after the node got its permit: renewal, run, challenge and answer, and no more.
+    world.agent.refuel(4);
+    assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
+    assert_eq!(world.machine("n1", |machine| machine.log.iter().filter(|done| done.act == "image").count()), 1);
+    let former = world.replace_agent(u32::MAX).await;
+    let again = world.until_leased("n1", "write_image").await;
+    assert_eq!((again.id, again.attempt), (job.id, 2));
+    world.agent.work(&again).await.unwrap();
+    // An agent that was taken for dead finds the node working for its successor.
+    former.refuel(u32::MAX);
+    assert!(matches!(former.work(&job).await, Err(Stop::Refused(409, code)) if code == "stale_epoch"));
+    world.advance(SignedDuration::from_mins(5).as_secs());
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    let images = |machine: &mut machine::Machine| machine.log.iter().filter(|done| done.act == "image").count();
+    assert_eq!(world.machine("n1", images), 1);
+    world.check().await;
+}
