@@ -127,8 +127,12 @@ impl Error {
     pub fn public(&self) -> (&'static str, String, &[Fault]) {
         match self {
             Self::Invalid(faults) => ("invalid_request", "The request is not well formed.".into(), faults),
-            Self::Unprocessable(faults) => ("unprocessable", "The request is well formed but cannot be meant.".into(), faults),
-            Self::Unauthenticated => ("unauthenticated", "Sign in, or send a token as `Authorization: Bearer`.".into(), &[]),
+            Self::Unprocessable(faults) => {
+                ("unprocessable", "The request is well formed but cannot be meant.".into(), faults)
+            }
+            Self::Unauthenticated => {
+                ("unauthenticated", "Sign in, or send a token as `Authorization: Bearer`.".into(), &[])
+            }
             Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
             Self::Conflict { code, detail } => (code, detail.clone(), &[]),
@@ -141,9 +145,13 @@ impl Error {
             Self::TooLarge => ("too_large", "The body is larger than this route takes.".into(), &[]),
             Self::UnsupportedMediaType => ("unsupported_media_type", "Send application/json.".into(), &[]),
             Self::MethodNotAllowed => ("method_not_allowed", "The path has other methods: see Allow.".into(), &[]),
-            Self::PreconditionRequired => ("precondition_required", "Send If-Match with the ETag you read.".into(), &[]),
+            Self::PreconditionRequired => {
+                ("precondition_required", "Send If-Match with the ETag you read.".into(), &[])
+            }
             Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
-            Self::Internal(_) => ("internal", "This is a bug in Muster; the request id finds it in the log.".into(), &[]),
+            Self::Internal(_) => {
+                ("internal", "This is a bug in Muster; the request id finds it in the log.".into(), &[])
+            }
         }
     }
 }
@@ -151,7 +159,9 @@ impl Error {
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         match &error {
-            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => Self::Unavailable(error),
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => {
+                Self::Unavailable(error)
+            }
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
                 Some((code, detail)) => Self::conflict(code, detail),
                 // A row that others refer to, by a constraint that has no words of its own.
@@ -159,7 +169,10 @@ impl From<sqlx::Error> for Error {
                     Self::conflict("in_use", "Something else refers to it; remove that first.")
                 }
                 // Class 57 is operator intervention (shutdown), 53 is a lack of resources, 25006 a standby.
-                None if database.code().is_some_and(|code| code.starts_with("57") || code.starts_with("53") || code == "25006") => {
+                None if database
+                    .code()
+                    .is_some_and(|code| code.starts_with("57") || code.starts_with("53") || code == "25006") =>
+                {
                     Self::Unavailable(error)
                 }
                 None => Self::internal(error),
@@ -172,9 +185,8 @@ impl From<sqlx::Error> for Error {
 /// What a violated constraint means to a caller.
 fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
     Some(match name? {
-        "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key" | "tokens_name_key" | "users_name_key" => {
-            ("name_taken", "The name is taken.")
-        }
+        "objects_name_key" | "nodes_name_key" | "claims_name_key" | "agents_name_key" | "tokens_name_key"
+        | "users_name_key" => ("name_taken", "The name is taken."),
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
