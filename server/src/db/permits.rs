@@ -80,6 +80,17 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
     .await?)
 }
 
+/// The disks a permit is for; none where it is for power.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_disks(conn: &mut PgConnection, permit: PermitId) -> Result<Vec<String>, Error> {
+    let found = sqlx::query_scalar!("SELECT disk_serials FROM permits WHERE id = $1", permit as PermitId)
+        .fetch_optional(conn)
+        .await?;
+    Ok(found.flatten().unwrap_or_default())
+}
+
 /// Marks a permit as redeemed, once more.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ use muster_core::gates::{Suite, SuiteVerdict, judge};
 use muster_core::ids::{AgentId, JobId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
+use muster_core::wire::node::Failure;
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -12,6 +13,9 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
 use crate::error::Error;
+
+/// Characters of an error text that are kept: it is shown in one place on a page.
+const LONGEST_MESSAGE: usize = 2000;
 
 /// What became of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +49,14 @@ pub async fn apply(
             format!("The job's step is {}.", current.step),
         ));
     }
-    let (ending, kind, told) = match &report.outcome {
+    let outcome = settled(conn, &current, &report.outcome).await?;
+    let (ending, kind, told) = match &outcome {
         Outcome::Succeeded { result } => (Ending::Succeeded(result), "step.succeeded", "done".to_owned()),
         Outcome::Failed { failure } => (Ending::Failed(failure), "step.failed", failure.message.clone()),
         Outcome::Cancelled => (Ending::Cancelled, "step.cancelled", "stopped".to_owned()),
     };
     db::jobs::finish(conn, job, &ending, now).await?;
-    if let Outcome::Succeeded { result } = &report.outcome {
+    if let Outcome::Succeeded { result } = &outcome {
         observe(conn, &current, result, now).await?;
     }
     let title = current.step.parse::<Step>().map_or(current.step.as_str(), |step| step.title());
@@ -60,6 +65,27 @@ pub async fn apply(
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
     db::lifecycle::make_due(conn, current.node, now).await?;
     Ok(Applied::Committed)
+}
+
+/// The outcome as it counts: a wipe is done when every disk it was permitted for was read back, and an error text has an end.
+async fn settled(conn: &mut PgConnection, job: &CurrentJob, outcome: &Outcome) -> Result<Outcome, Error> {
+    let failed = |code: &str, message: String, retryable| Outcome::Failed {
+        failure: Failure { code: code.chars().take(60).collect(), message, retryable },
+    };
+    match (outcome, job.permit) {
+        (Outcome::Succeeded { result: JobResult::Wiped { disks } }, Some(permit)) => {
+            let mut left = db::permits::find_disks(conn, permit).await?;
+            left.retain(|serial| !disks.iter().any(|disk| disk.serial == *serial && disk.verified_blocks > 0));
+            match left.is_empty() {
+                true => Ok(outcome.clone()),
+                false => Ok(failed("wipe_incomplete", format!("no block was read back of {}", left.join(", ")), false)),
+            }
+        }
+        (Outcome::Failed { failure }, _) => {
+            Ok(failed(&failure.code, failure.message.chars().take(LONGEST_MESSAGE).collect(), failure.retryable))
+        }
+        (Outcome::Succeeded { .. } | Outcome::Cancelled, _) => Ok(outcome.clone()),
+    }
 }
 
 /// What an attempt says that is not current any more: never applied, and the one trace of what it may have done.

@@ -13,6 +13,7 @@ use muster_core::wire::node::{Failure, Progress};
 use serde_json::json;
 use sqlx::Acquire as _;
 
+use super::told::Told;
 use super::{Agent, LEASE_S};
 use crate::app::App;
 use crate::db;
@@ -96,7 +97,7 @@ pub(super) async fn act(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
-    Json(request): Json<StartAct>,
+    Told(request): Told<StartAct>,
 ) -> Result<Json<ActReply>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -119,7 +120,7 @@ pub(super) async fn renew(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
-    Json(request): Json<RenewJob>,
+    Told(request): Told<RenewJob>,
 ) -> Result<Json<Renewed>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
@@ -151,7 +152,7 @@ pub(super) async fn outcome(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
-    Json(report): Json<ReportOutcome>,
+    Told(report): Told<ReportOutcome>,
 ) -> Result<StatusCode, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;

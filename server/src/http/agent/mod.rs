@@ -6,6 +6,7 @@ mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
+mod told; // What agents pass on from nodes
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, State};

@@ -7,11 +7,11 @@ use serde_json::json;
 use sqlx::PgConnection;
 
 use super::Agent;
+use super::told::Told;
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
-use crate::http::extract::Json;
 
 /// Sightings taken from one call; the agent batches below this.
 const MAX_BATCH: usize = 500;
@@ -19,7 +19,7 @@ const MAX_BATCH: usize = 500;
 pub(super) async fn report(
     State(app): State<App>,
     agent: Agent,
-    Json(report): Json<Sightings>,
+    Told(report): Told<Sightings>,
 ) -> Result<StatusCode, Error> {
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, report.epoch, &app).await?;
