@@ -1,7 +1,11 @@
 //! Agents that die, come back, are replaced, or go on talking after they were: what was begun goes on, and nothing is done twice.
 
 use jiff::SignedDuration;
-use muster_core::wire::agent::{ActReply, Job, JobResult, JobSpec, Outcome};
+use muster_core::values::Mac;
+use muster_core::wire::agent::{
+    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, RenewJob, Renewed, Seen, Sighting, Sightings,
+};
+use muster_core::wire::node::{Failure, Progress};
 
 use crate::simulated::World;
 use crate::simulated::agent::Stop;
@@ -50,7 +54,7 @@ async fn life_with(fuel: Fuel) -> World {
 
 #[tokio::test]
 async fn every_job_outlives_an_agent_killed_in_its_nth_step() {
-    for steps in 0..8 {
+    for steps in 0..7 {
         let world = life_with(Fuel::First(steps)).await;
         let attempts = attempts(&world, "n1").await;
         if steps < 2 {
@@ -201,4 +205,61 @@ async fn work_on_the_node_goes_on_without_its_agent_and_is_found_by_the_next() {
     let images = |machine: &mut machine::Machine| machine.log.iter().filter(|done| done.act == "image").count();
     assert_eq!(world.machine("n1", images), 1);
     world.check().await;
+}
+
+#[tokio::test]
+async fn what_a_machine_says_keeps_no_job_from_ending() {
+    let mut world = World::start(1).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    let at = world.server.app.clock.now();
+    let progress = Progress { at, message: "half\0way".into(), done: Some(1), total: Some(2), unit: Some("\0".into()) };
+    let log = vec![LogLine { at, text: "\0\u{1b}[31m".into() }];
+    let renew = RenewJob {
+        epoch: world.agent.epoch,
+        attempt: job.attempt,
+        progress: Some(progress),
+        log,
+        waiting_for: Some("\0the firm\0ware".into()),
+    };
+    let path = format!("/agent/v1/jobs/{}/renew", job.id);
+    assert_eq!(world.agent.call::<Renewed>(&path, &renew).await, Ok(Renewed { cancel: false }));
+    assert_eq!(world.value("n1", "waiting_for").await.as_deref(), Some("the firmware"));
+    let mac = world.machine("n1", |machine| machine.mac);
+    let seen = |mac| Sighting {
+        at,
+        mac,
+        what: Seen::Dhcp,
+        uuid: Some("\0".repeat(500)),
+        serial: Some("S\0".into()),
+        detail: "\0".into(),
+    };
+    let sightings = Sightings { epoch: world.agent.epoch, sightings: vec![seen(mac), seen(Mac([2, 0, 0, 0, 0, 9]))] };
+    world.agent.call::<()>("/agent/v1/sightings", &sightings).await.unwrap();
+    assert_eq!(world.state("unknown-020000000009").await, "discovered");
+    let failure = Failure { code: "\0".repeat(100), message: "\0long ".repeat(100_000), retryable: false };
+    world.agent.report(job.id, job.attempt, Outcome::Failed { failure }).await.unwrap();
+    world.engine().await;
+    assert_eq!(world.state("n1").await, "failed");
+    let reason = world.value("n1", "reason").await.unwrap();
+    assert!(reason.starts_with("boot the live image: long long") && reason.len() < 2100, "{reason}");
+}
+
+/// An outcome waits for the engine's turn without holding what the engine may want: neither ever waits for the other in a ring.
+#[tokio::test]
+async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {
+    let mut world = World::start(1).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    let mut turn = world.server.app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM nodes FOR UPDATE").execute(&mut *turn).await.unwrap();
+    let (agent, reported) = (world.agent.clone(), job.clone());
+    let report = tokio::spawn(async move { agent.report(reported.id, reported.attempt, Outcome::Cancelled).await });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&world.server.app.pool).await.unwrap() == 0 {
+        assert!(std::time::Instant::now() < deadline, "the outcome does not wait for the node");
+    }
+    sqlx::query("SELECT FROM jobs FOR UPDATE NOWAIT").execute(&mut *turn).await.unwrap();
+    turn.commit().await.unwrap();
+    report.await.unwrap().unwrap();
 }

@@ -3,8 +3,8 @@
 use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Job, JobSpec, Outcome};
-use muster_core::wire::node::{Answer, Challenge, Failure};
+use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
+use muster_core::wire::node::{Answer, Challenge, Failure, WipeMethod, WipedDisk};
 
 use crate::simulated::World;
 use crate::simulated::agent::Stop;
@@ -68,7 +68,8 @@ async fn what_fits_is_granted_again_until_its_operation_is_over_and_what_does_no
         assert!(verify(&key, PermitKind::Wipe, &asked, &signature).is_err());
     }
     // The node's challenge, changed in one place.
-    let changed: [(fn(&mut Challenge), &str); 8] = [
+    type Change = fn(&mut Challenge);
+    let changed: [(Change, &str); 8] = [
         (|c| c.permit = PermitId::new(), "another permit"),
         (|c| c.job = JobId::new(), "another permit"),
         (|c| c.node = NodeId::new(), "another permit"),
@@ -197,4 +198,25 @@ async fn a_power_permit_takes_no_challenge_and_a_wipe_names_every_disk() {
     world.agent.work(&wipe).await.unwrap();
     world.settle().await;
     world.check().await;
+}
+
+#[tokio::test]
+async fn a_wipe_that_leaves_a_disk_out_is_none() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    world.release("n1").await.expect(202);
+    let wipe = world.until_leased("n1", "wipe").await;
+    let wiped = |serial: &str, verified_blocks| WipedDisk {
+        serial: serial.into(),
+        method: WipeMethod::Discard,
+        bytes: 1,
+        verified_blocks,
+    };
+    let disks = vec![wiped("ROOT-n1", 64), wiped("DATA-n1", 0), wiped("OTHER", 64)];
+    world.agent.report(wipe.id, wipe.attempt, Outcome::Succeeded { result: JobResult::Wiped { disks } }).await.unwrap();
+    world.engine().await;
+    assert_eq!(world.state("n1").await, "quarantined");
+    assert_eq!(world.value("n1", "reason").await.unwrap(), "unsanitised: no block was read back of DATA-n1, DECOY-n1");
 }

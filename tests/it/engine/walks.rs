@@ -57,7 +57,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         2 => (node.clone(), proptest::sample::select(&ACTIONS[..])).prop_map(|(node, action)| Happens::Asked(node, action)),
         2 => (node, proptest::sample::select(&KINDS[..]), any::<bool>(), 1..4_usize)
             .prop_map(|(node, kind, retryable, times)| Happens::Fails(node, kind, retryable, times)),
-        6 => (1..8_u8).prop_map(Happens::Work),
+        6 => (1..12_u8).prop_map(Happens::Work),
         2 => (0..12_u32).prop_map(Happens::Dies),
         2 => (1..400_i64).prop_map(Happens::Time),
     ]
@@ -119,15 +119,17 @@ async fn bring_back(world: &mut World) {
     world.check().await;
 }
 
-/// A world costs more than a step in it: few walks, long ones.
+/// A world costs more than a step in it: few walks, long ones. `PROPTEST_CASES=100` walks on.
 #[test]
 fn no_walk_breaks_a_promise() {
-    let config = Config { cases: 8, max_shrink_iters: 40, failure_persistence: None, ..Config::default() };
+    let cases = std::env::var("PROPTEST_CASES").map_or(8, |cases| cases.parse().unwrap());
+    let config = Config { cases, max_shrink_iters: 40, failure_persistence: None, ..Config::default() };
     let walk = proptest::collection::vec(happens(), 10..50);
     let outcome = TestRunner::new(config).run(&walk, |walk| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut world = World::start(NODES).await;
+            world.settle().await;
             for what in walk {
                 happen(&mut world, what).await;
                 world.check().await;
