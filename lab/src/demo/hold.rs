@@ -68,7 +68,7 @@ pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> 
     });
     failed.await?;
     let reason = client.get::<muster_api::nodes::NodeSpec>(FAILING).await?.status.reason.unwrap_or_default();
-    ensure!(reason.to_lowercase().contains("password"), "the reason does not name the password: {reason}");
+    ensure!(reason.contains("credentials"), "the reason does not name the credentials: {reason}");
     ensure!(bmc.lockouts() == 0, "the BMC locked an account {} times", bmc.lockouts());
     watch.say(&format!("{FAILING} says why: {reason}"));
     bmc.clear_faults();

@@ -1,3 +1,5 @@
+//! An agent that starts, is replaced, and stops.
+
 use std::path::Path;
 use std::time::Duration;
 

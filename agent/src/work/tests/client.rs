@@ -1,3 +1,5 @@
+//! Calls to a server that answers, refuses, or is away.
+
 use std::time::Duration;
 
 use muster_core::ids::{JobId, PermitId};

@@ -1,3 +1,5 @@
+//! Jobs from lease to outcome: cancelled, fenced, panicking.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! Following work on a node over connections that break.
+
 use std::time::Duration;
 
 use muster_core::ids::{JobId, NodeId, OperationId};
