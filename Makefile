@@ -37,14 +37,15 @@ lint: deps
 unit: deps
 	cargo nextest run --locked --workspace
 
-# The main job on real parts, then every page of the console in a browser.
+# The main job on real parts, from powered-off machines to a Slurm node and back.
 e2e: stack
-	npm ci --prefix tests/browser --no-audit --no-fund --silent
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --once
 
-# The same with the agent, the server and the database killed in the middle of it, and a BMC that turns bad.
+# The same with the agent, the server and the database killed in the middle of it, a node that boots with both dead, and a BMC that turns bad; then
+# every page of the console in a browser.
 e2e-kills: stack
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --once --kills
+	npm ci --prefix tests/browser --no-audit --no-fund --silent
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
 
 test: lint unit e2e
 
