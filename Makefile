@@ -25,6 +25,7 @@ images: build
 	$(AS_ROOT) images/ipxe/build
 	$(AS_ROOT) images/live/build --muster-node $(NODE)
 	$(AS_ROOT) images/debian-12/build
+	images/live/check
 
 stack: images
 	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --image $(CACHE)/debian-12/manifest.json \

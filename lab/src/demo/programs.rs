@@ -114,7 +114,7 @@ impl Programs {
         self.spawn(Part::Agent).await
     }
 
-    /// Kills a part as a crash would (SIGKILL; Postgres by an immediate shutdown) and starts it again.
+    /// Kills a part as a crash would (SIGKILL; Postgres by a fast shutdown, which cuts connections) and starts it again.
     pub(super) async fn kill_and_restart(&self, part: Part) -> anyhow::Result<()> {
         self.kill(part).await?;
         self.spawn(part).await

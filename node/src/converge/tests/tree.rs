@@ -59,6 +59,8 @@ impl Tree {
         let archive = match archive() {
             Ok(archive) => archive,
             Err(why) => {
+                // On a maintainer's machine a missing tool is no fault of the code; in CI a test that does not run guards nothing.
+                assert!(std::env::var_os("CI").is_none(), "not run: {why}");
                 eprintln!("not run: {why}");
                 return None;
             }
