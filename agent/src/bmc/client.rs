@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_core::ids::JobId;
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::agent::BmcTarget;
 use reqwest::header::{ETAG, IF_MATCH, RETRY_AFTER};
@@ -32,6 +33,8 @@ struct Inner {
     user: String,
     password: Secret,
     credentials: Digest,
+    /// On whose behalf.
+    job: JobId,
     pin: Arc<Pin>,
     slot: Arc<Slot>,
     limits: Limits,
@@ -49,7 +52,7 @@ struct Answer {
 }
 
 impl Bmc {
-    pub(super) fn new(target: &BmcTarget, slot: Arc<Slot>, limits: Limits) -> Result<Self, BmcError> {
+    pub(super) fn new(target: &BmcTarget, job: JobId, slot: Arc<Slot>, limits: Limits) -> Result<Self, BmcError> {
         let pin = Pin::new(target.certificate);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(client_config(Arc::clone(&pin)))
@@ -65,7 +68,7 @@ impl Bmc {
         let base = format!("https://{}", std::net::SocketAddr::new(target.address, target.port));
         let credentials = Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
         let (user, password) = (target.user.clone(), target.password.clone());
-        let inner = Inner { http, base, user, password, credentials, pin, slot, limits, system: OnceCell::new() };
+        let inner = Inner { http, base, user, password, credentials, job, pin, slot, limits, system: OnceCell::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -130,10 +133,10 @@ impl Bmc {
         body: Option<&Value>,
         if_match: Option<&str>,
     ) -> Result<Answer, BmcError> {
-        let Inner { http, base, user, password, credentials, slot, limits, .. } = &*self.inner;
+        let Inner { http, base, user, password, credentials, job, slot, limits, .. } = &*self.inner;
         let what = format!("{method} {path}");
         let _turn = slot.turn(limits.spacing).await;
-        slot.may_log_in(*credentials)?;
+        slot.may_log_in(*credentials, *job)?;
         let changes = method != Method::GET;
         let mut request = http.request(method, format!("{base}{path}")).basic_auth(user, Some(password.reveal()));
         if let Some(body) = body {
@@ -151,7 +154,7 @@ impl Bmc {
         let bytes = self.body(&what, &mut response).await?;
         match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let again_in = slot.note_refusal(*credentials, limits);
+                let again_in = slot.note_refusal(*credentials, *job, limits);
                 Err(BmcError::BadCredentials { said: said(response.status(), &bytes), again_in })
             }
             status => {

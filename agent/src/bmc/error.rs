@@ -15,7 +15,7 @@ pub enum BmcError {
     #[error("the BMC cannot be reached: {why}; check its network, its address and that it is powered")]
     Unreachable { why: String },
     #[error(
-        "the BMC refuses these credentials ({said}); not tried again for {again_in:?} so that the account is not locked: correct the stored credential"
+        "the BMC refuses these credentials ({said}); not tried again for {again_in:?} so that the account is not locked: correct the stored credential, or retry once the BMC takes it"
     )]
     BadCredentials { said: String, again_in: Duration },
     #[error("the BMC is busy: {said}")]

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_core::ids::JobId;
 use muster_core::values::Digest;
 use muster_core::wire::agent::BmcTarget;
 use tokio::time::Instant;
@@ -60,14 +61,14 @@ impl Bmcs {
         Self { limits, slots: Arc::default() }
     }
 
-    /// A handle on one BMC; nothing is sent yet.
+    /// A handle on one BMC for one job; nothing is sent yet.
     ///
     /// # Errors
     /// [`BmcError::Unreachable`] when no HTTP client can be made.
-    pub fn open(&self, target: &BmcTarget) -> Result<Bmc, BmcError> {
+    pub fn open(&self, target: &BmcTarget, job: JobId) -> Result<Bmc, BmcError> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = Arc::clone(slots.entry((target.address, target.port)).or_default());
-        Bmc::new(target, slot, self.limits)
+        Bmc::new(target, job, slot, self.limits)
     }
 }
 
@@ -85,8 +86,22 @@ pub(super) struct Slot {
 struct Refusal {
     /// Of user and password, to notice new ones without keeping them.
     credentials: Digest,
+    /// Another job than this one may knock once more: after a refusal there is one only because somebody asked again, the BMC being mended.
+    job: JobId,
+    /// Refused within one pause.
+    knocks: u32,
     until: Instant,
     pause: Duration,
+}
+
+/// Logins of one kind refused within one pause: below the three failures that the strictest usual lock-outs allow.
+const MOST_KNOCKS: u32 = 2;
+
+impl Refusal {
+    fn bars(&self, credentials: Digest, job: JobId) -> bool {
+        let may_knock_again = job != self.job && self.knocks < MOST_KNOCKS;
+        self.credentials == credentials && Instant::now() < self.until && !may_knock_again
+    }
 }
 
 /// The right to make one call; the next one waits until it is dropped, and `spacing` longer.
@@ -111,10 +126,10 @@ impl Slot {
         Turn { next_call, spacing }
     }
 
-    /// Fails while these credentials must not be tried.
-    pub(super) fn may_log_in(&self, credentials: Digest) -> Result<(), BmcError> {
+    /// Fails while these credentials must not be tried by this job.
+    pub(super) fn may_log_in(&self, credentials: Digest, job: JobId) -> Result<(), BmcError> {
         match *self.refused() {
-            Some(refusal) if refusal.credentials == credentials && Instant::now() < refusal.until => {
+            Some(refusal) if refusal.bars(credentials, job) => {
                 let again_in = Duration::from_secs(refusal.until.duration_since(Instant::now()).as_secs() + 1);
                 Err(BmcError::BadCredentials { said: "refused before; not sent again".into(), again_in })
             }
@@ -122,14 +137,13 @@ impl Slot {
         }
     }
 
-    /// Notes a refused login; returns how long these credentials are not tried now.
-    pub(super) fn note_refusal(&self, credentials: Digest, limits: &Limits) -> Duration {
+    /// Notes a refused login; returns how long this job does not try these credentials now.
+    pub(super) fn note_refusal(&self, credentials: Digest, job: JobId, limits: &Limits) -> Duration {
         let mut refused = self.refused();
-        let pause = match *refused {
-            Some(before) if before.credentials == credentials => (before.pause * 2).min(limits.cool_off_max),
-            Some(_) | None => limits.cool_off,
-        };
-        *refused = Some(Refusal { credentials, until: Instant::now() + pause, pause });
+        let before = refused.filter(|before| before.credentials == credentials);
+        let pause = before.map_or(limits.cool_off, |before| (before.pause * 2).min(limits.cool_off_max));
+        let knocks = 1 + before.filter(|before| Instant::now() < before.until).map_or(0, |before| before.knocks);
+        *refused = Some(Refusal { credentials, job, knocks, until: Instant::now() + pause, pause });
         pause
     }
 

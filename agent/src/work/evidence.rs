@@ -47,7 +47,7 @@ fn bmc_of(spec: &JobSpec) -> Option<&BmcTarget> {
 
 /// All times: the log is cut here, where a wrong clock can be told.
 async fn read(context: &JobContext, target: &BmcTarget) -> Result<Vec<EventEntry>, BmcError> {
-    context.agent.bmcs.open(target)?.event_log(None, ENTRIES).await
+    context.agent.bmcs.open(target, context.job.id)?.event_log(None, ENTRIES).await
 }
 
 fn lines(entries: &[EventEntry], began: Timestamp) -> Vec<String> {

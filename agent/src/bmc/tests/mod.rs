@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use muster_core::ids::JobId;
 use muster_core::values::{Digest, Secret};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,11 +34,14 @@ fn within(time: Duration) -> (Watch, Arc<Mutex<Vec<String>>>) {
 }
 
 const LONG: Duration = Duration::from_secs(5);
+const JOB: JobId = JobId(uuid::Uuid::from_u128(1));
+const NEXT_JOB: JobId = JobId(uuid::Uuid::from_u128(2));
+const LAST_JOB: JobId = JobId(uuid::Uuid::from_u128(3));
 
 #[tokio::test]
 async fn observes_sets_and_resets_and_pins_what_it_saw_first() {
     let fake = FakeBmc::start().await;
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     assert_eq!(bmc.certificate(), None);
     let view = bmc.observe().await.unwrap();
     assert_eq!(bmc.certificate(), Some(fake.certificate));
@@ -61,7 +65,7 @@ async fn observes_sets_and_resets_and_pins_what_it_saw_first() {
 async fn survives_an_override_that_reads_continuous_and_cannot_be_disabled() {
     let fake = FakeBmc::start().await;
     fake.state().always_continuous = true;
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
     assert!(set.network() && set.enabled == OverrideEnabled::Continuous);
     let cleared = bmc.set_boot_once(BootOnce::None).await.unwrap();
@@ -72,13 +76,13 @@ async fn survives_an_override_that_reads_continuous_and_cannot_be_disabled() {
 async fn gives_the_etag_where_one_is_demanded() {
     let fake = FakeBmc::start().await;
     fake.state().wants_etag = true;
-    assert!(quick().open(&fake.target).unwrap().set_boot_once(BootOnce::Pxe).await.unwrap().network());
+    assert!(quick().open(&fake.target, JOB).unwrap().set_boot_once(BootOnce::Pxe).await.unwrap().network());
 }
 
 #[tokio::test]
 async fn every_way_to_misbehave_has_its_own_error() {
     let fake = FakeBmc::start().await;
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     for (fault, code, retryable) in [
         (Fault::Hang, "bmc_timeout", true),
         (Fault::Busy, "bmc_busy", true),
@@ -110,7 +114,7 @@ async fn every_way_to_misbehave_has_its_own_error() {
 async fn a_yes_without_a_deed_is_noticed() {
     let fake = FakeBmc::start().await;
     fake.misbehave(Fault::Ignores);
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     let error = bmc.set_boot_once(BootOnce::Pxe).await.unwrap_err();
     assert_eq!(error.code(), "bmc_nothing_happened", "{error}");
     bmc.reset(Reset::On).await.unwrap();
@@ -122,7 +126,7 @@ async fn a_yes_without_a_deed_is_noticed() {
 #[tokio::test]
 async fn a_lost_reply_is_not_sent_again() {
     let fake = FakeBmc::start().await;
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     bmc.observe().await.unwrap();
     fake.misbehave(Fault::LostReply);
     let error = bmc.reset(Reset::On).await.unwrap_err();
@@ -137,17 +141,17 @@ async fn refused_credentials_are_not_tried_again_until_they_change_or_time_passe
     let fake = FakeBmc::start().await;
     let bmcs = quick();
     fake.state().password = "other".into();
-    let bmc = bmcs.open(&fake.target).unwrap();
+    let bmc = bmcs.open(&fake.target, JOB).unwrap();
     for _ in 0..5 {
         let error = bmc.observe().await.unwrap_err();
         assert!(matches!(error, BmcError::BadCredentials { .. }) && !error.retryable(), "{error}");
     }
-    assert_eq!(bmcs.open(&fake.target).unwrap().observe().await.unwrap_err().code(), "bmc_credentials");
-    assert_eq!(fake.state().logins_refused, 1, "one knock, whoever asks");
+    assert_eq!(bmcs.open(&fake.target, JOB).unwrap().observe().await.unwrap_err().code(), "bmc_credentials");
+    assert_eq!(fake.state().logins_refused, 1, "one knock, however often the job asks");
 
     let mut corrected = fake.target.clone();
     corrected.password = Secret::new("other");
-    bmcs.open(&corrected).unwrap().observe().await.unwrap();
+    bmcs.open(&corrected, JOB).unwrap().observe().await.unwrap();
 
     fake.state().password = "secret".into();
     bmc.observe().await.unwrap();
@@ -158,18 +162,37 @@ async fn refused_credentials_are_not_tried_again_until_they_change_or_time_passe
     bmc.observe().await.expect("after the pause they are tried again");
 }
 
+/// Somebody mended the BMC and asked again: that must not wait out a pause. The account is not locked for it either.
+#[tokio::test]
+async fn another_job_may_knock_once_more_within_the_pause() {
+    let fake = FakeBmc::start().await;
+    let bmcs = Bmcs::new(Limits { cool_off: LONG, cool_off_max: LONG, ..Limits::default() });
+    fake.state().password = "other".into();
+    let knock = async |job| bmcs.open(&fake.target, job).unwrap().observe().await.map(drop);
+    for job in [JOB, JOB, NEXT_JOB, NEXT_JOB, LAST_JOB, JOB] {
+        assert_eq!(knock(job).await.unwrap_err().code(), "bmc_credentials");
+    }
+    assert_eq!(fake.state().logins_refused, 2, "two jobs knocked once each, a third one must wait");
+
+    let mended = FakeBmc::start().await;
+    mended.state().password = "other".into();
+    bmcs.open(&mended.target, JOB).unwrap().observe().await.unwrap_err();
+    mended.state().password = "secret".into();
+    bmcs.open(&mended.target, NEXT_JOB).unwrap().observe().await.expect("mended, and asked again");
+}
+
 #[tokio::test]
 async fn another_certificate_is_refused_before_anything_is_sent() {
     let fake = FakeBmc::start().await;
     let mut target = fake.target.clone();
     let pinned = Digest::of(b"another");
     target.certificate = Some(pinned);
-    let bmc = quick().open(&target).unwrap();
+    let bmc = quick().open(&target, JOB).unwrap();
     let error = bmc.observe().await.unwrap_err();
     assert_eq!(error, BmcError::CertificateChanged { pinned, seen: fake.certificate });
     assert_eq!(fake.state().calls, 0, "no credential left the house");
     target.certificate = Some(fake.certificate);
-    quick().open(&target).unwrap().observe().await.unwrap();
+    quick().open(&target, JOB).unwrap().observe().await.unwrap();
 }
 
 #[tokio::test]
@@ -177,8 +200,8 @@ async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
     let fake = FakeBmc::start().await;
     let mut nobody = fake.target.clone();
     nobody.port = 1;
-    assert_eq!(quick().open(&nobody).unwrap().observe().await.unwrap_err().code(), "bmc_unreachable");
-    let bmc = quick().open(&fake.target).unwrap();
+    assert_eq!(quick().open(&nobody, JOB).unwrap().observe().await.unwrap_err().code(), "bmc_unreachable");
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     let cancel = CancellationToken::new();
     let watch = Watch::new(Instant::now() + LONG, cancel.clone(), |_| {});
     let (waited, ()) = tokio::join!(bmc.wait_power(PowerState::On, &watch), async {
@@ -191,7 +214,7 @@ async fn an_absent_bmc_is_unreachable_and_a_cancelled_wait_ends() {
 #[tokio::test]
 async fn reads_log_sensors_and_power() {
     let fake = FakeBmc::start().await;
-    let bmc = quick().open(&fake.target).unwrap();
+    let bmc = quick().open(&fake.target, JOB).unwrap();
     let log = bmc.event_log(None, 2).await.unwrap();
     assert_eq!(log.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["2", "3"], "the latest, oldest first");
     assert!(log[0].message.chars().count() < 400);
@@ -207,7 +230,7 @@ async fn reads_log_sensors_and_power() {
 async fn calls_to_one_bmc_are_spaced() {
     let fake = FakeBmc::start().await;
     let bmcs = Bmcs::new(Limits { spacing: Duration::from_millis(40), ..Limits::default() });
-    let bmc = bmcs.open(&fake.target).unwrap();
+    let bmc = bmcs.open(&fake.target, JOB).unwrap();
     bmc.observe().await.unwrap();
     let started = Instant::now();
     let views = futures::future::join_all((0..4).map(|_| bmc.observe())).await;

@@ -32,7 +32,7 @@ pub(super) enum Started {
 }
 
 pub(super) fn open(context: &JobContext, target: &BmcTarget) -> Result<Bmc, Failure> {
-    Ok(context.agent.bmcs.open(target)?)
+    Ok(context.agent.bmcs.open(target, context.job.id)?)
 }
 
 /// What the BMC says; asked again while it cannot answer, until the job's deadline.
