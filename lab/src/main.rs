@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
 use muster_lab::demo::{Artifacts, DemoOptions, Disturbance, Ending};
+use muster_lab::plan::AccelPlan;
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -100,6 +101,9 @@ struct DemoArguments {
     /// The hardware profile of the rack's machines.
     #[arg(long, default_value = "suites/profiles/virtual-node.toml")]
     profile: PathBuf,
+    /// How machines run: `probe` takes KVM where it shows that it works.
+    #[arg(long, value_enum, default_value_t)]
+    accel: AccelPlan,
     /// Port of the console on this host's loopback.
     #[arg(long, default_value_t = 8080)]
     port: u16,
@@ -198,6 +202,7 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             suite: arguments.suite,
             profile: arguments.profile,
         },
+        accel: arguments.accel,
         port: arguments.port,
         browser: arguments.browser,
         ending: if arguments.once { Ending::Exit } else { Ending::Stay },

@@ -15,6 +15,10 @@ pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 /// The rack's terminal server is at [`BMC_GATEWAY`]: the console of the first machine is at this port, the next at the next.
 const FIRST_CONSOLE_PORT: u16 = 7001;
+/// The machine that nobody declares, in [`RackPlan::with_stranger`], and its disk.
+pub const STRANGER: &str = "stranger";
+/// Its only disk.
+pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";
 /// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
 const MAX_MACHINES: usize = 32;
 
@@ -36,7 +40,7 @@ pub struct RackPlan {
 }
 
 /// How guests run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum AccelPlan {
     /// KVM when a probe guest really runs under it, else TCG.
@@ -148,6 +152,16 @@ impl RackPlan {
         }
     }
 
+    /// The reference rack, and a machine nobody declares: it has one disk with an operating system on it already.
+    pub fn with_stranger() -> Self {
+        let mut plan = Self::reference();
+        let mut stranger = reference_machine(9, FirmwareKind::Bios, 1024, None);
+        stranger.name = STRANGER.parse().expect("a constant name is a name");
+        stranger.disks.retain(|disk| disk.serial == STRANGER_DISK);
+        plan.machines.push(stranger);
+        plan
+    }
+
     /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
     pub fn validate(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Plan(why));
@@ -251,8 +265,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_rack_can_be_built_and_read_back() {
-        let plan = RackPlan::reference();
+    fn the_reference_racks_can_be_built_and_read_back() {
+        let plan = RackPlan::with_stranger();
+        assert!(plan.machines.last().unwrap().disks.iter().all(|disk| disk.serial == STRANGER_DISK));
         plan.validate().unwrap();
         let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again.machines.len(), 3);

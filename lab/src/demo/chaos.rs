@@ -63,6 +63,7 @@ impl Chaos {
 fn come(moment: Moment, operation: &Operation) -> bool {
     let step =
         |wanted: &str, state: &str| operation.steps.iter().find(|step| step.step == wanted && step.state == state);
+    let doing = |wanted: &str| Some(step(wanted, "leased")?.progress.as_ref()?.message.as_str());
     let part = |wanted: &str| {
         let progress = step(wanted, "leased").and_then(|step| step.progress.as_ref());
         progress.and_then(|progress| Some(progress.done? as f64 / progress.total?.max(1) as f64))
@@ -70,7 +71,8 @@ fn come(moment: Moment, operation: &Operation) -> bool {
     match moment {
         Moment::ImageHalfWritten => part("write_image").is_some_and(|part| (0.1..0.95).contains(&part)),
         Moment::BetweenStates => step("write_image", "succeeded").is_some() && step("boot_disk", "leased").is_some(),
-        Moment::PackagesHalfInstalled => step("converge", "leased").and_then(|step| step.progress.as_ref()).is_some(),
-        Moment::GatesRunning => step("gates", "leased").and_then(|step| step.progress.as_ref()).is_some(),
+        // In muster-node's own words for the package transaction.
+        Moment::PackagesHalfInstalled => doing("converge").is_some_and(|message| message.starts_with("installs ")),
+        Moment::GatesRunning => doing("gates").is_some(),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{digest, toml_as_json};
-use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, console_address};
+use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
 
 /// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
@@ -45,7 +45,7 @@ pub(super) async fn fleet(
     put(client, "clusters", "slurm-lab", cluster).await?;
     let pool = json!({ "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab" });
     put(client, "pools", "cpu", pool).await?;
-    for (index, machine) in plan.machines.iter().enumerate() {
+    for (index, machine) in plan.machines.iter().enumerate().filter(|(_, machine)| machine.name.as_str() != STRANGER) {
         node(client, index, machine).await?;
     }
     Ok(())

@@ -6,18 +6,51 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use muster_api::claims::ClaimSpec;
 use muster_api::client::Client;
+use muster_api::nodes::NodeSpec;
 
+use super::DemoOptions;
 use super::programs::{Part, Programs};
 use super::story::{FAILING, GOOD, LONG, state};
 use super::watch::Watch;
 use crate::Rack;
 use crate::bmc::faults::{Fault, FaultKind};
 use crate::machine::PowerState;
+use crate::machine::console::CONSOLE_LOG;
 use crate::machine::oracle::Cause;
+use crate::plan::{STRANGER, STRANGER_DISK};
 
 /// Where the failing node's installed OS answers.
 const FAILING_SSH: ([u8; 4], u16) = ([10, 77, 0, 12], 22);
 const BOOT_LIMIT: Duration = Duration::from_secs(6 * 60);
+
+/// Switches on a machine that nobody declared and that somebody else installed; gives the bytes that one write of the image stores.
+pub(super) async fn stranger_arrives(rack: &Rack, options: &DemoOptions, watch: &Watch) -> anyhow::Result<u64> {
+    watch.say("a machine that nobody declared, with an OS on its disk, is switched on");
+    let machine = &rack.slot(STRANGER)?.machine;
+    machine.image_disk(STRANGER_DISK, &options.artifacts.image()).await?;
+    let stored = machine.disk_use(STRANGER_DISK)?.stored;
+    machine.press_button(Cause::Button).await?;
+    Ok(stored)
+}
+
+/// It must have come up from its own disk, in its first boot, and be shown as discovered.
+pub(super) async fn stranger_is_left_alone(rack: &Rack, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
+    let machine = &rack.slot(STRANGER)?.machine;
+    let console = machine.dir.join(CONSOLE_LOG);
+    let up = watch.until(client, "the undeclared machine to boot from its disk", BOOT_LIMIT, async |_| {
+        Ok(String::from_utf8_lossy(&std::fs::read(&console)?).contains("login:"))
+    });
+    up.await?;
+    ensure!(machine.boots() == 1, "it took {} boots", machine.boots());
+    let nodes = client.list_all::<NodeSpec>(None).await?;
+    let seen = nodes
+        .iter()
+        .find(|node| node.spec.macs.iter().any(|known| known.mac == machine.plan.mac))
+        .context("it is not among the nodes")?;
+    ensure!(seen.status.state == "discovered", "it is {}, not discovered", seen.status.state);
+    watch.say(&format!("it booted from its disk, untouched, and is shown as {} ({})", seen.name, seen.status.state));
+    Ok(machine.power_off(Cause::Lab).await?)
+}
 
 /// Kills server and agent, takes a node's power away and gives it back: it must come up from its own disk, with nobody to ask.
 pub(super) async fn boots_alone(rack: &Rack, programs: &Programs, watch: &Watch) -> anyhow::Result<()> {
@@ -67,7 +100,7 @@ pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> 
         Ok(state(fleet, FAILING) == "failed")
     });
     failed.await?;
-    let reason = client.get::<muster_api::nodes::NodeSpec>(FAILING).await?.status.reason.unwrap_or_default();
+    let reason = client.get::<NodeSpec>(FAILING).await?.status.reason.unwrap_or_default();
     ensure!(reason.contains("credentials"), "the reason does not name the credentials: {reason}");
     ensure!(bmc.lockouts() == 0, "the BMC locked an account {} times", bmc.lockouts());
     watch.say(&format!("{FAILING} says why: {reason}"));

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
+use crate::plan::AccelPlan;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
@@ -31,6 +32,7 @@ pub struct DemoOptions {
     /// The `muster` binary.
     pub muster: PathBuf,
     pub artifacts: Artifacts,
+    pub accel: AccelPlan,
     /// Port of the console on this host's loopback; 0 picks one.
     pub port: u16,
     /// The browser test, to be run against the console at the end.
@@ -61,13 +63,19 @@ pub enum Disturbance {
 /// When any act of the main job does not end as it must; the message says which, and where the logs are.
 pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
     prepare(&options)?;
-    let rack = Rack::start(&options.dir.join("rack"), RackPlan::reference()).await.context("start the virtual rack")?;
+    let plan = match options.disturbance {
+        Disturbance::None => RackPlan::reference(),
+        Disturbance::Kills => RackPlan::with_stranger(),
+    };
+    let plan = RackPlan { accel: options.accel, ..plan };
+    let rack = Rack::start(&options.dir.join("rack"), plan).await.context("start the virtual rack")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
     let told = run_in(&options, &rack, &slurm, &cancel).await;
     slurm.close().await;
     rack.close().await.context("take the rack down")?;
     match told {
-        Err(_) if cancel.is_cancelled() => Ok(()),
+        // Ctrl-C ends a demo well; a run that was to reach its end did not.
+        Err(_) if cancel.is_cancelled() && options.ending == Ending::Stay => Ok(()),
         told => told.with_context(|| format!("the logs are in {}", options.dir.display())),
     }
 }

@@ -1,14 +1,21 @@
 //! What the machines' own logs and disks say, apart from anything Muster believes.
 
-use anyhow::ensure;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Disturbance;
+use anyhow::{bail, ensure};
+use jiff::Timestamp;
+use muster_api::client::Client;
+use muster_api::nodes::NodeSpec;
+use uuid::Uuid;
+
 use super::watch::Watch;
 use crate::Rack;
-use crate::machine::oracle::{Cause, Happening};
+use crate::machine::oracle::{Cause, Entry, Happening};
 
 /// Blocks read from each wiped disk: half anywhere, half where the host has stored anything.
 const SAMPLES: usize = 2048;
+/// Pages of the history that are read; a run makes a few.
+const MOST_PAGES: usize = 100;
 
 /// Reads random blocks of every disk of a node that is off; all must be zero.
 pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow::Result<()> {
@@ -25,24 +32,77 @@ pub(super) fn disks_are_clean(rack: &Rack, node: &str, watch: &Watch) -> anyhow:
     Ok(())
 }
 
-/// Power acts by the BMC that two kills in a row could at most have made: boots of inspection, imaging, disk, wiping, and as many retries.
-const MOST_POWER_ACTS: usize = 8;
+/// What each machine's disks were given in each boot, seen from outside while it happens.
+pub(super) struct Written {
+    /// Bytes of the image that are not zero: what one write of it stores.
+    once: u64,
+    boots: BTreeMap<(String, u64), u64>,
+}
 
-/// No once-only act was done twice: a reset follows another only after the guest had time to run, and no machine was powered on while on.
-pub(super) fn check(rack: &Rack, disturbance: Disturbance) -> anyhow::Result<()> {
-    for (name, slot) in rack.slots() {
-        let log = slot.machine.oracle()?;
-        let acts: Vec<_> = log
-            .iter()
-            .filter(|entry| matches!(entry.cause, Cause::Bmc { .. }))
-            .filter(|entry| matches!(entry.what, Happening::PowerOn { .. } | Happening::Reboot { .. }))
-            .collect();
-        for pair in acts.windows(2) {
-            let apart = pair[1].at.duration_since(pair[0].at);
-            ensure!(apart.as_secs() >= 10, "{name}: two power acts {} s apart: {pair:?}", apart.as_secs());
+impl Written {
+    pub(super) fn new(once: u64) -> Self {
+        Self { once, boots: BTreeMap::new() }
+    }
+
+    pub(super) async fn look(&mut self, rack: &Rack) -> anyhow::Result<()> {
+        for (name, slot) in rack.slots() {
+            let (boot, bytes) = (slot.machine.boots(), slot.machine.written().await?);
+            let most = self.boots.entry((name.to_owned(), boot)).or_default();
+            *most = bytes.max(*most);
         }
-        let most = if disturbance == Disturbance::None { MOST_POWER_ACTS / 2 + 1 } else { MOST_POWER_ACTS };
-        ensure!(acts.len() <= most, "{name}: {} power acts, at most {most} were needed", acts.len());
+        Ok(())
+    }
+
+    /// Two nodes were imaged, once each: written twice, a disk would have got at least twice the image's content.
+    pub(super) fn check(&self, watch: &Watch) -> anyhow::Result<()> {
+        let imaged: Vec<_> = self.boots.iter().filter(|(_, bytes)| **bytes > self.once / 2).collect();
+        for ((name, boot), bytes) in &imaged {
+            let line = format!("boot {boot} of {name} wrote {} MiB; the image has {}", *bytes >> 20, self.once >> 20);
+            ensure!(**bytes < self.once * 3 / 2, "an image was written twice: {line}");
+            watch.say(&line);
+        }
+        let nodes: BTreeSet<_> = imaged.iter().map(|((name, _), _)| name).collect();
+        ensure!(imaged.len() == 2 && nodes.len() == 2, "two nodes were to be imaged, in one boot each: {imaged:?}");
+        Ok(())
+    }
+}
+
+/// No once-only act was done twice, by the machines' own account: each boot that Muster caused has the start of an act committed before it
+/// that no other boot has. The lab's own hand on a power button is not Muster's.
+pub(super) async fn check_acts(rack: &Rack, client: &Client, watch: &Watch) -> anyhow::Result<()> {
+    let started = acts_started(client).await?;
+    for node in client.list_all::<NodeSpec>(None).await? {
+        let Ok(slot) = rack.slot(node.name.as_str()) else { continue };
+        let acts: Vec<Timestamp> = started.iter().filter(|(id, _)| *id == node.id).map(|(_, at)| *at).collect();
+        let boots: Vec<_> = slot.machine.oracle()?.into_iter().filter(by_muster).collect();
+        for (index, act) in acts.iter().enumerate() {
+            let until = acts.get(index + 1).copied().unwrap_or(Timestamp::MAX);
+            let caused: Vec<_> = boots.iter().filter(|boot| (*act..until).contains(&boot.at)).collect();
+            ensure!(caused.len() <= 1, "{}: the act of {act} was done {} times: {caused:?}", node.name, caused.len());
+        }
+        let unasked: Vec<_> = boots.iter().filter(|boot| acts.first().is_none_or(|first| boot.at < *first)).collect();
+        ensure!(unasked.is_empty(), "{}: booted before any act was committed: {unasked:?}", node.name);
+        watch.say(&format!("{}: {} boots by {} committed acts, none done twice", node.name, boots.len(), acts.len()));
     }
     Ok(())
+}
+
+fn by_muster(entry: &Entry) -> bool {
+    let boot = matches!(entry.what, Happening::PowerOn { .. } | Happening::Reboot { .. });
+    boot && matches!(entry.cause, Cause::Bmc { .. } | Cause::Guest)
+}
+
+/// Nodes and times of every committed start of a once-only act, oldest first.
+async fn acts_started(client: &Client) -> anyhow::Result<Vec<(Uuid, Timestamp)>> {
+    let (mut after, mut started) = (0, Vec::new());
+    for _ in 0..MOST_PAGES {
+        let page = client.events(after, &[("limit", "500")]).await?;
+        if page.items.is_empty() {
+            return Ok(started);
+        }
+        after = page.last_seq;
+        let acts = page.items.into_iter().filter(|event| event.kind == "act.started");
+        started.extend(acts.filter_map(|event| Some((event.node?, event.at))));
+    }
+    bail!("the history has more than {MOST_PAGES} pages")
 }

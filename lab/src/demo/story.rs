@@ -7,6 +7,7 @@ use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::Client;
 
 use super::chaos::Chaos;
+use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::{Fleet, Watch};
 use super::{DemoOptions, Disturbance, declare, hold, oracle, report};
@@ -32,25 +33,36 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     let client = programs.client();
     let mut watch = Watch::new();
     watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say(&format!("machines run by {}", rack.accel));
     watch.say("declare the site, its images, the stack, the suite, the cluster, and three nodes");
     declare::site(client, options).await?;
     programs.start_agent(client).await?;
     let plan = planned(rack)?;
     declare::fleet(client, options, &plan, slurm).await?;
-    let mut chaos = Chaos::new(options.disturbance == Disturbance::Kills);
-
+    let disturbed = options.disturbance == Disturbance::Kills;
+    let mut chaos = Chaos::new(disturbed);
+    let mut written = match disturbed {
+        true => Some(Written::new(hold::stranger_arrives(rack, options, &watch).await?)),
+        false => None,
+    };
     inspect(rack, client, &mut watch).await?;
-    serve(rack, programs, client, &mut watch, &mut chaos).await?;
+    if disturbed {
+        hold::stranger_is_left_alone(rack, client, &mut watch).await?;
+    }
+    serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
     let job = run_a_job(slurm, &watch).await?;
-    if options.disturbance == Disturbance::Kills {
+    if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }
     release(rack, slurm, client, &mut watch).await?;
-    if options.disturbance == Disturbance::Kills {
+    if disturbed {
         hold::bad_bmc(rack, client, &mut watch).await?;
     }
     chaos.finish()?;
-    oracle::check(rack, options.disturbance)?;
+    if let Some(written) = written {
+        written.check(&watch)?;
+    }
+    oracle::check_acts(rack, client, &watch).await?;
     report::print(client, &[GOOD, FAILING, SMALL], &job).await
 }
 
@@ -97,6 +109,7 @@ async fn serve(
     client: &Client,
     watch: &mut Watch,
     chaos: &mut Chaos,
+    mut written: Option<&mut Written>,
 ) -> anyhow::Result<()> {
     watch.say(&format!("claim {GOOD} and {FAILING} for the pool; a disk of {FAILING} will raise a critical warning"));
     for node in [GOOD, FAILING] {
@@ -106,6 +119,9 @@ async fn serve(
     let failing = &rack.slot(FAILING)?.machine;
     let served = watch.until(client, "service", LONG, async |fleet| {
         chaos.watch(programs, client).await?;
+        if let Some(written) = &mut written {
+            written.look(rack).await?;
+        }
         if matches!(state(fleet, FAILING), "installing" | "validating") && failing.power() == PowerState::On {
             // The emulated disk forgets its warning with each boot; a real one would not.
             failing.set_nvme_warning(BAD_DISK, DEGRADED).await.ok();

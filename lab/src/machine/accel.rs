@@ -7,11 +7,18 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
+use super::qemu_args::{UEFI_CODE, UEFI_FACTORY_VARIABLES};
 use crate::error::{LabError, io};
 use crate::plan::AccelPlan;
 
-/// Under working KVM the firmware speaks in well under a second, under emulation in about one.
-const PROBE_LIMIT: Duration = Duration::from_secs(3);
+/// Under working KVM both firmwares come this far in a few seconds, under emulation in about ten.
+const PROBE_LIMIT: Duration = Duration::from_secs(12);
+/// What a probe guest writes on its console once its firmware tries the network: by then it has been through real, protected and long
+/// mode, timers and a network card, where half-working KVMs end or stand still.
+const BIOS_SIGN: &[u8] = b"Configuring (net0";
+const UEFI_SIGN: &[u8] = b"Start PXE over IPv4";
+/// Of a probe guest's console.
+const MAX_SCREEN: usize = 64 << 10;
 
 /// How guests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +27,15 @@ pub enum Accel {
     Kvm,
     /// By emulation.
     Tcg,
+}
+
+impl std::fmt::Display for Accel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Kvm => "KVM",
+            Self::Tcg => "emulation: minutes instead of seconds for each boot",
+        })
+    }
 }
 
 impl Accel {
@@ -37,20 +53,30 @@ impl Accel {
             AccelPlan::Kvm => Ok(Self::Kvm),
             AccelPlan::Tcg => Ok(Self::Tcg),
             AccelPlan::Probe if !std::path::Path::new("/dev/kvm").exists() => Ok(Self::Tcg),
-            AccelPlan::Probe => match tokio::time::timeout(PROBE_LIMIT, firmware_speaks()).await {
-                Ok(spoke) => spoke.map(|spoke| if spoke { Self::Kvm } else { Self::Tcg }),
+            AccelPlan::Probe => match tokio::time::timeout(PROBE_LIMIT, firmwares_run()).await {
+                Ok(ran) => ran.map(|ran| if ran { Self::Kvm } else { Self::Tcg }),
                 Err(_) => Ok(Self::Tcg),
             },
         }
     }
 }
 
-/// Starts SeaBIOS under KVM with its screen on the serial port, and waits for its name. Dropping the future ends the guest.
-async fn firmware_speaks() -> Result<bool, LabError> {
-    let machine = ["-machine", "q35,graphics=off", "-accel", "kvm", "-cpu", "max", "-m", "64", "-vga", "none"];
+/// Starts a guest of each firmware under KVM and waits until both try the network. Dropping the future ends them.
+async fn firmwares_run() -> Result<bool, LabError> {
+    let code = format!("if=pflash,unit=0,format=raw,readonly=on,file={UEFI_CODE}");
+    let variables = format!("if=pflash,unit=1,format=raw,snapshot=on,file={UEFI_FACTORY_VARIABLES}");
+    let flash = ["-drive", &code, "-drive", &variables];
+    let (bios, uefi) = tokio::try_join!(firmware_runs(&[], BIOS_SIGN), firmware_runs(&flash, UEFI_SIGN))?;
+    Ok(bios && uefi)
+}
+
+async fn firmware_runs(firmware: &[&str], sign: &[u8]) -> Result<bool, LabError> {
     let mut guest = Command::new("qemu-system-x86_64")
-        .args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"])
-        .args(machine)
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-serial", "stdio"])
+        .args(["-machine", "q35,graphics=off", "-accel", "kvm", "-cpu", "max", "-m", "256"])
+        // A network of its own that leads nowhere.
+        .args(["-netdev", "user,id=net0,restrict=on", "-device", "virtio-net-pci,netdev=net0,bootindex=1"])
+        .args(firmware)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -58,12 +84,11 @@ async fn firmware_speaks() -> Result<bool, LabError> {
         .spawn()
         .map_err(io("run qemu-system-x86_64 (package qemu-system-x86)"))?;
     let mut screen = Vec::new();
-    if let Some(output) = guest.stdout.take() {
-        let mut output = output.take(4096);
-        let mut chunk = [0; 256];
-        while !screen.windows(7).any(|window| window == b"SeaBIOS") {
+    let mut chunk = [0; 256];
+    if let Some(mut output) = guest.stdout.take() {
+        while !screen.windows(sign.len()).any(|window| window == sign) {
             match output.read(&mut chunk).await {
-                Ok(read) if read > 0 => screen.extend_from_slice(&chunk[..read]),
+                Ok(read) if read > 0 && screen.len() < MAX_SCREEN => screen.extend_from_slice(&chunk[..read]),
                 Ok(_) | Err(_) => return Ok(false),
             }
         }

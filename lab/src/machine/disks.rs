@@ -79,6 +79,27 @@ impl Machine {
         read_blocks(&self.idle_disk(serial)?, serial, &offsets[..offsets.len().min(MAX_BLOCKS)])
     }
 
+    /// Puts a zstd-compressed image on a disk, as a machine arrives that somebody else has installed. It must be off.
+    pub async fn image_disk(&self, serial: &str, image: &std::path::Path) -> Result<(), LabError> {
+        self.idle_disk(serial)?;
+        let path = self.disk_path(serial)?;
+        let mut zstd = tokio::process::Command::new("zstd");
+        zstd.args(["-d", "-q", "-f", "--sparse", "-o"]).arg(&path).arg(image).kill_on_drop(true);
+        let written = zstd.status().await.map_err(io("start zstd"))?;
+        match written.success() {
+            true => Ok(()),
+            false => Err(self.refusal(format!("zstd could not write {} to {}", image.display(), path.display()))),
+        }
+    }
+
+    /// Bytes that this boot's guest has had written, to its disks but for a few: QEMU's own writes, from outside. Zero while it is off.
+    pub async fn written(&self) -> Result<u64, LabError> {
+        let Some(pid) = self.pid().await else { return Ok(0) };
+        let Ok(counters) = std::fs::read_to_string(format!("/proc/{pid}/io")) else { return Ok(0) };
+        let count = counters.lines().find_map(|line| line.strip_prefix("wchar: "));
+        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
     fn idle_disk(&self, serial: &str) -> Result<File, LabError> {
         match self.power() {
             PowerState::Off => self.disk(serial),
@@ -87,10 +108,14 @@ impl Machine {
     }
 
     fn disk(&self, serial: &str) -> Result<File, LabError> {
+        let path = self.disk_path(serial)?;
+        File::open(&path).map_err(io(format!("open {}", path.display())))
+    }
+
+    fn disk_path(&self, serial: &str) -> Result<std::path::PathBuf, LabError> {
         let of_serial = |disk: &&DiskPlan| disk.serial == serial;
         let disk = self.plan.disks.iter().find(of_serial).ok_or_else(|| LabError::Unknown(format!("disk {serial}")))?;
-        let path = self.dir.join(disk_file(disk));
-        File::open(&path).map_err(io(format!("open {}", path.display())))
+        Ok(self.dir.join(disk_file(disk)))
     }
 }
 

@@ -17,14 +17,12 @@ use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use super::accel::Accel;
 use super::console::{Console, listen};
 use super::launch::{Boot, Exit, Guest, GuestAct, Launcher};
-use super::qemu_args::{QMP_SOCKET, UEFI_VARIABLES, arguments, disk_id};
+use super::qemu_args::{QMP_SOCKET, UEFI_FACTORY_VARIABLES, UEFI_VARIABLES, arguments, disk_id};
 use super::{disks, qmp::Qmp};
 use crate::error::{LabError, io};
 use crate::plan::{FirmwareKind, MachinePlan};
 use crate::rack::Netns;
 
-/// The variables OVMF leaves the factory with (package ovmf).
-const UEFI_FACTORY_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 /// What QEMU itself says, in the machine's directory.
 const QEMU_LOG: &str = "qemu.log";
 /// From starting QEMU to its first word; seconds on a loaded host.
@@ -125,9 +123,15 @@ async fn accompany(
     mut queue: mpsc::Receiver<(GuestAct, oneshot::Sender<Result<(), String>>)>,
     ended: watch::Sender<Option<Exit>>,
 ) {
+    let mut stopped = false;
     let status = loop {
         tokio::select! {
             status = child.wait() => break status,
+            () = qmp.stopped(), if !stopped => {
+                stopped = true;
+                // Nobody here stops a guest's CPUs through QEMU: the accelerator gave up. A machine that stands still is off.
+                let _ = child.start_kill();
+            }
             Some((act, done)) = queue.recv() => {
                 // Who asked may have given up waiting.
                 let _ = done.send(perform(&mut child, &qmp, act).await);
@@ -137,6 +141,7 @@ async fn accompany(
     let exit = match qmp.shutdown_reason().await.as_deref() {
         Some("guest-reset") => Exit::Reset,
         Some("guest-shutdown") => Exit::PoweredOff,
+        _ if stopped => Exit::Lost(format!("its CPUs stopped; see {QEMU_LOG}, and try `--accel tcg`")),
         other => Exit::Lost(format!("QEMU ended: {status:?}, {}", other.unwrap_or("without a reason"))),
     };
     ended.send_replace(Some(exit));

@@ -14,6 +14,9 @@ pub(crate) const UEFI_VARIABLES: &str = "uefi-variables.fd";
 /// OVMF itself (package ovmf).
 pub(crate) const UEFI_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 
+/// The variables OVMF leaves the factory with.
+pub(crate) const UEFI_FACTORY_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
 /// The file behind a disk.
 pub(crate) fn disk_file(disk: &DiskPlan) -> String {
     format!("{}.raw", disk.serial)

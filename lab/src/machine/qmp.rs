@@ -1,13 +1,14 @@
 //! QEMU's control protocol (docs/interop/qmp-spec): one JSON document a line, a greeting, `qmp_capabilities`, then commands
 //! answered in turn with events between.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// The longest answer taken.
@@ -22,6 +23,8 @@ type Request = (Value, oneshot::Sender<Result<Value, String>>);
 pub(crate) struct Qmp {
     requests: mpsc::Sender<Request>,
     reader: JoinHandle<Option<String>>,
+    /// The guest's CPUs were stopped, and not because it shuts down.
+    stopped: Arc<Notify>,
 }
 
 impl Qmp {
@@ -29,8 +32,9 @@ impl Qmp {
     pub(crate) async fn connect(stream: UnixStream) -> Result<Self, String> {
         let (read, write) = stream.into_split();
         let (requests, queue) = mpsc::channel(8);
-        let reader = tokio::spawn(converse(BufReader::new(read), write, queue));
-        let qmp = Self { requests, reader };
+        let stopped = Arc::new(Notify::new());
+        let reader = tokio::spawn(converse(BufReader::new(read), write, queue, Arc::clone(&stopped)));
+        let qmp = Self { requests, reader, stopped };
         qmp.execute("qmp_capabilities", json!({})).await?;
         Ok(qmp)
     }
@@ -47,9 +51,14 @@ impl Qmp {
         }
     }
 
+    /// Waits until QEMU says that the guest's CPUs were stopped while it was to run.
+    pub(crate) async fn stopped(&self) {
+        self.stopped.notified().await;
+    }
+
     /// After QEMU has ended: why it shut down, in its own word (`guest-reset`, `guest-shutdown`, ...), if it said so.
     pub(crate) async fn shutdown_reason(self) -> Option<String> {
-        let Self { requests, reader } = self;
+        let Self { requests, reader, .. } = self;
         let abort = reader.abort_handle();
         let reason = tokio::time::timeout(ANSWER_TIMEOUT, reader).await;
         abort.abort();
@@ -63,6 +72,7 @@ async fn converse(
     mut lines: BufReader<OwnedReadHalf>,
     mut write: OwnedWriteHalf,
     mut queue: mpsc::Receiver<Request>,
+    stopped: Arc<Notify>,
 ) -> Option<String> {
     let mut reason = None;
     let mut waiting: std::collections::VecDeque<oneshot::Sender<Result<Value, String>>> = Default::default();
@@ -79,6 +89,8 @@ async fn converse(
                 line.clear();
                 if message["event"] == "SHUTDOWN" {
                     reason = message["data"]["reason"].as_str().map(str::to_owned);
+                } else if message["event"] == "STOP" && reason.is_none() {
+                    stopped.notify_one();
                 } else if let Some(answer) = message.get("return") {
                     // A caller that gave up no longer listens.
                     let _ = waiting.pop_front().map(|reply| reply.send(Ok(answer.clone())));
