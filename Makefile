@@ -34,6 +34,7 @@ stack: images
 lint: deps
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	docker-compose --file docker-compose.yml config --quiet
 
 unit: deps
 	cargo nextest run --locked --workspace

@@ -157,12 +157,13 @@ async fn wait_for_report(
 }
 
 /// What comes after what was seen.
-fn next_stage(sighting: &Sighting) -> Option<&'static str> {
+fn next_stage(sighting: &Sighting) -> Option<String> {
     match sighting.what {
-        Seen::Dhcp => Some("iPXE (DHCP was answered)"),
-        Seen::Tftp => Some("the boot script (iPXE was fetched)"),
-        Seen::Script => Some("the kernel (the boot script was given)"),
-        Seen::Kernel => Some("the live image's report (kernel or initrd was fetched)"),
+        // Asked at least twice: by the firmware, and by the iPXE it gets.
+        Seen::Dhcp => Some(format!("what DHCP gave it to load ({})", sighting.detail)),
+        Seen::Tftp => Some("the boot script (iPXE was fetched)".into()),
+        Seen::Script => Some("the kernel (the boot script was given)".into()),
+        Seen::Kernel => Some("the live image's report (kernel or initrd was fetched)".into()),
         Seen::Report | Seen::RogueDhcp => None,
     }
 }

@@ -4,6 +4,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use muster_core::consoles::Plain;
 use serde::Deserialize;
 
 use crate::app::App;
@@ -76,42 +77,7 @@ pub(in crate::ui) async fn show_console(
 /// Plain text: what would move a cursor, colour or ring is left out.
 fn text(chunks: &[ChunkRow]) -> String {
     let all: String = chunks.iter().map(|chunk| chunk.text.as_str()).collect();
-    let plain = plain(&all);
+    let plain = Plain::default().feed(&all);
     let from = plain.chars().count().saturating_sub(LONGEST);
     plain.chars().skip(from).collect()
-}
-
-/// Leaves escape sequences (ECMA-48) and control characters out.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        match c {
-            '\u{1b}' if rest.next_if_eq(&'[').is_some() => {
-                // Parameters, up to the final byte.
-                while rest.next_if(|c| !('@'..='~').contains(c) && !c.is_control()).is_some() {}
-                rest.next_if(|c| ('@'..='~').contains(c));
-            }
-            '\u{1b}' => {
-                rest.next_if(|c| !c.is_control());
-            }
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_terminals_commands_are_left_out() {
-        assert_eq!(plain("\u{1b}[0;32m[  OK  ]\u{1b}[0m Started\r\n"), "[  OK  ] Started\n");
-        assert_eq!(plain("\u{1b}[2J\u{1b}[1;1Ha\u{7}\tb\u{1b}"), "a\tb");
-        assert_eq!(plain("\u{1b}cGRUB\u{1b}[\n"), "GRUB\n");
-        assert_eq!(plain("<b>ü</b>"), "<b>ü</b>");
-    }
 }
