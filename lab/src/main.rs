@@ -1,5 +1,6 @@
 //! `muster-lab`: a virtual rack by hand.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,7 +122,7 @@ struct DemoArguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
     match run(Arguments::parse().verb).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -136,15 +136,15 @@ async fn serve(
 /// A job runs on the admitted node.
 async fn run_a_job(slurm: &Slurm, watch: &Watch) -> anyhow::Result<String> {
     watch.say(&format!("srun on {GOOD}"));
-    let said = slurm.srun(&["-p", "gpu", "-w", GOOD, "uname", "-a"]).await?;
+    let said = slurm.srun(&["-p", "gpu", "-D", "/", "-w", GOOD, "uname", "-a"]).await?;
     ensure!(said.contains(GOOD), "srun ran elsewhere: {said}");
-    Ok(format!("{}\n$ srun -p gpu -w {GOOD} uname -a\n{said}", slurm.sinfo().await?))
+    Ok(format!("{}\n$ srun -p gpu -D / -w {GOOD} uname -a\n{said}", slurm.sinfo().await?))
 }
 
 /// Release: the running job ends first, then the node leaves Slurm, is wiped, inspected, and available again.
 async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch) -> anyhow::Result<()> {
     watch.say(&format!("start a job of 20 s on {GOOD} and release its claim at once"));
-    let mut job = slurm.command("srun").args(["-p", "gpu", "-w", GOOD, "sleep", "20"]).spawn()?;
+    let mut job = slurm.command("srun").args(["-p", "gpu", "-D", "/", "-w", GOOD, "sleep", "20"]).spawn()?;
     let running = watch.until(client, "the job to run", SHORT, async |_| {
         Ok(slurm.run("squeue", &["-h", "-w", GOOD, "-t", "R", "-o", "%T"]).await?.contains("RUNNING"))
     });

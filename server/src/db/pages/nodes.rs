@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use muster_core::ids::{ClaimId, NodeId};
 use muster_core::stacks::ConvergeReport;
 use muster_core::values::Mac;
+use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use sqlx::types::mac_address::MacAddress;
@@ -63,14 +64,17 @@ pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Optio
 /// When the database fails or the report cannot be read any more.
 pub async fn find_converge(conn: &mut PgConnection, node: NodeId) -> Result<Option<ConvergeReport>, Error> {
     let row = sqlx::query_scalar!(
-        r#"SELECT result AS "result!: Json<ConvergeReport>" FROM
+        r#"SELECT result AS "result!: Json<JobResult>" FROM
              (SELECT id, step, state, result FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 200) newest
            WHERE step IN ('converge', 'recheck') AND state = 'succeeded' ORDER BY id DESC LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)
     .await?;
-    Ok(row.map(|report| report.0))
+    Ok(row.and_then(|result| match result.0 {
+        JobResult::Converged(report) => Some(report),
+        _ => None,
+    }))
 }
 
 /// The name of the node that has exactly this serial, MAC or address: what a person copies from a label or an alert.
