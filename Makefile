@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack e2e e2e-kills lint unit clean
+.PHONY: demo test deps build images stack e2e lint unit clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -39,13 +39,9 @@ lint: deps
 unit: deps
 	cargo nextest run --locked --workspace
 
-# The main job on real parts, from powered-off machines to a Slurm node and back.
+# The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the
+# middle of it, a node that boots with both dead, and a BMC that turns bad; then every page of the console in a browser.
 e2e: stack
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --once
-
-# The same with the agent, the server and the database killed in the middle of it, a node that boots with both dead, and a BMC that turns bad; then
-# every page of the console in a browser.
-e2e-kills: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
 
