@@ -9,8 +9,8 @@ use muster_api::client::Client;
 use muster_api::nodes::NodeSpec;
 
 use super::DemoOptions;
+use super::cast::{FAILING, GOOD, LONG, state};
 use super::programs::{Part, Programs};
-use super::story::{FAILING, GOOD, LONG, state};
 use super::watch::Watch;
 use crate::Rack;
 use crate::bmc::faults::{Fault, FaultKind};

@@ -2,6 +2,7 @@
 //! and one node is released again. The lab is a client like any other; what it checks beside the API, it reads from the machines' own logs.
 
 mod artifacts; // What the image and stack builds left
+mod cast; // Who plays in it
 mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
 mod hold; // What must hold while things are broken

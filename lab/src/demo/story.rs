@@ -6,24 +6,18 @@ use anyhow::{Context, ensure};
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::client::Client;
 
+use super::cast::{FAILING, GOOD, LONG, SMALL, state};
 use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
-use super::watch::{Fleet, Watch};
+use super::watch::Watch;
 use super::{DemoOptions, Disturbance, declare, hold, oracle, report};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
-/// Emulated machines on two cores are slow; what takes a server minutes takes them tens of minutes.
-pub(super) const LONG: Duration = Duration::from_secs(45 * 60);
 const SHORT: Duration = Duration::from_secs(5 * 60);
-
-/// The node that passes, the one whose disk goes bad, the one that is too small.
-pub(super) const GOOD: &str = "n1";
-pub(super) const FAILING: &str = "n2";
-const SMALL: &str = "n3";
 
 /// The disk of the failing node that raises its warning, and the bit: reliability degraded (NVMe base specification, SMART log).
 const BAD_DISK: &str = "MUSTER-NVME-B-2";
@@ -69,10 +63,6 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
 fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
     let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
     Ok(serde_json::from_slice(&text)?)
-}
-
-pub(super) fn state<'a>(fleet: &'a Fleet, node: &str) -> &'a str {
-    fleet.get(node).map_or("", |status| status.state.as_str())
 }
 
 /// Accept: every node is booted into the live image, inspected, and held against its profile.
