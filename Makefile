@@ -22,10 +22,11 @@ build: deps
 	node/build-static
 
 images: build
+	mkdir -p $(CACHE)/stack
 	$(AS_ROOT) images/ipxe/build
 	$(AS_ROOT) images/live/build --muster-node $(NODE)
 	$(AS_ROOT) images/debian-12/build
-	images/live/check
+	$(AS_ROOT) images/live/check
 
 stack: images
 	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --image $(CACHE)/debian-12/manifest.json \
@@ -48,4 +49,4 @@ e2e: stack
 test: lint unit e2e
 
 clean:
-	rm -rf target .cache .demo .demo-e2e
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e
