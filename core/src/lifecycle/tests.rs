@@ -49,6 +49,7 @@ fn node(state: State) -> Snapshot {
         wish: None,
         wish_reason: None,
         claim: None,
+        undo_until: None,
         protected: false,
         in_cluster: matches!(state, State::InService | State::Draining),
         live: false,
