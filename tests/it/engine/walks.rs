@@ -40,6 +40,7 @@ const KINDS: [&str; 11] = [
 enum Happens {
     Claim(u8),
     Release(u8),
+    Undo(u8),
     Asked(u8, &'static str),
     Fails(u8, &'static str, bool, usize),
     /// The engine and the agent work, so many passes.
@@ -54,6 +55,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         3 => node.clone().prop_map(Happens::Claim),
         2 => node.clone().prop_map(Happens::Release),
+        1 => node.clone().prop_map(Happens::Undo),
         2 => (node.clone(), proptest::sample::select(&ACTIONS[..])).prop_map(|(node, action)| Happens::Asked(node, action)),
         2 => (node, proptest::sample::select(&KINDS[..]), any::<bool>(), 1..4_usize)
             .prop_map(|(node, kind, retryable, times)| Happens::Fails(node, kind, retryable, times)),
@@ -68,6 +70,7 @@ async fn happen(world: &mut World, what: Happens) {
     match what {
         Happens::Claim(node) => drop(world.claim(&name(node)).await),
         Happens::Release(node) => drop(world.release(&name(node)).await),
+        Happens::Undo(node) => drop(world.undo(&name(node)).await),
         Happens::Asked(node, action) => drop(world.ask(&name(node), action).await),
         Happens::Fails(node, kind, retryable, times) => world.fail(&name(node), kind, retryable, times),
         Happens::Work(passes) => {
