@@ -45,6 +45,8 @@ pub struct ClaimStatus {
     /// The assignment epoch this claim gave the node.
     pub epoch: i64,
     pub released_at: Option<Timestamp>,
+    /// While it is being released: its disks are kept until then, and `undo` takes the node back.
+    pub undo_until: Option<Timestamp>,
     /// The operation the node is busy with.
     pub operation: Option<Uuid>,
 }
@@ -57,6 +59,7 @@ impl Default for ClaimStatus {
             node_state: String::new(),
             epoch: 0,
             released_at: None,
+            undo_until: None,
             operation: None,
         }
     }

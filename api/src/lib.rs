@@ -2,6 +2,8 @@
 //! It must not hold rules: those are the domain's.
 
 pub mod agents; // The processes that act for a site, and their enrolment
+pub mod approvals; // What a second person must agree to
+pub mod cautions; // The database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod client; // The typed client
 pub mod clusters; // Where nodes are admitted

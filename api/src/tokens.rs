@@ -46,7 +46,17 @@ pub struct CreateToken {
     pub role: Role,
     /// Seconds until it ends; at most a year.
     pub expires_in_s: u32,
+    /// How many nodes it may release in an hour before each needs a second person.
+    #[serde(default = "default_releases_per_hour")]
+    pub releases_per_hour: u32,
 }
+
+fn default_releases_per_hour() -> u32 {
+    DEFAULT_RELEASES_PER_HOUR
+}
+
+/// What one person may release in an hour.
+pub const DEFAULT_RELEASES_PER_HOUR: u32 = 20;
 
 /// A token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -58,6 +68,8 @@ pub struct Token {
     pub expires_at: Timestamp,
     pub last_used: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// How many nodes it may release in an hour alone; any number when absent.
+    pub releases_per_hour: Option<u32>,
 }
 
 /// The answer to a creation: the only time the token is shown.

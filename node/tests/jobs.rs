@@ -363,3 +363,98 @@ fn what_is_not_understood_is_refused_in_json() {
         serde_json::from_slice(&node.call(&["version"], b"").stdout).unwrap();
     assert_eq!(version.digest, muster_core::values::Digest::of(&fs::read(env!("CARGO_BIN_EXE_muster-node")).unwrap()));
 }
+
+/// A job that waits for its permit, and its challenge.
+fn waiting(node: &Node, epoch: i64) -> (JobId, Challenge) {
+    let plan = node.plan(epoch, 1);
+    assert_eq!(node.run(&plan), RunReply::Started { job: plan.job, attempt: 1 });
+    (plan.job, node.challenge(plan.job, 1))
+}
+
+fn ended(node: &Node, job: JobId) {
+    let out = node.call(&["cancel", &job.to_string()], b"");
+    assert!(out.status.success());
+    assert_eq!(node.failure(job).code, "cancelled");
+}
+
+#[test]
+fn an_answer_that_was_given_to_another_challenge_opens_nothing() {
+    let node = Node::new();
+    // Granted, and never delivered: its job was stopped.
+    let (former, old) = waiting(&node, 3);
+    ended(&node, former);
+    type Change = fn(&mut Challenge, &Challenge);
+    let changes: [(&str, Change); 9] = [
+        ("replayed as it was", |c, old| *c = old.clone()),
+        ("replayed under this job's name", |c, old| (c.nonce, c.permit) = (old.nonce.clone(), old.permit)),
+        ("of another permit", |c, _| c.permit = PermitId::new()),
+        ("of another operation", |c, _| c.operation = OperationId::new()),
+        ("of another node", |c, _| c.node = NodeId::new()),
+        ("of a later epoch", |c, _| c.epoch += 1),
+        ("of an earlier epoch", |c, _| c.epoch -= 1),
+        ("of another disk", |c, _| c.disk_serials = vec!["S2".into()]),
+        ("of another boot", |c, _| c.boot_id = "before".into()),
+    ];
+    for (what, change) in changes {
+        let (job, challenge) = waiting(&node, 3);
+        let mut other = challenge.clone();
+        change(&mut other, &old);
+        let signature = permits::sign(&node.key, PermitKind::Wipe, &other);
+        node.answer(job, &Answer::Granted { signature });
+        let failure = node.failure(job);
+        assert_eq!((failure.code.as_str(), failure.retryable), ("permit_refused", false), "{what}");
+    }
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}
+
+#[test]
+fn a_yes_that_comes_after_the_jobs_time_is_too_late() {
+    let node = Node::new();
+    let plan = Plan { timeout_s: 1, ..node.plan(1, 1) };
+    node.run(&plan);
+    let challenge = node.challenge(plan.job, 1);
+    assert_eq!(node.failure(plan.job).code, "deadline");
+    let signature = permits::sign(&node.key, PermitKind::Wipe, &challenge);
+    let out = node.call(&["answer", &plan.job.to_string()], &json(&Answer::Granted { signature }));
+    assert_eq!(serde_json::from_slice::<Failure>(&out.stderr).unwrap().code, "no_job");
+    // Nor does it wait there for the next attempt.
+    let again = Plan { attempt: 2, timeout_s: 60, ..plan.clone() };
+    assert_eq!(node.run(&again), RunReply::Started { job: plan.job, attempt: 2 });
+    assert_ne!(node.challenge(plan.job, 1).nonce, challenge.nonce);
+    ended(&node, plan.job);
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}
+
+/// The server's database was put back: it believes in an epoch that the node has left, or in a claim whose data is gone. Its key still signs.
+#[test]
+fn a_server_that_was_put_back_is_refused_though_it_signs() {
+    let node = Node::new();
+    let (later, _) = waiting(&node, 7);
+    ended(&node, later);
+    assert_eq!(node.run(&node.plan(6, 9)), RunReply::Stale { epoch: 7, attempt: 1 });
+    // Another boot forgets the fence, and the disk still says whose it is: the claim that came after, or the same at a later epoch.
+    fs::remove_file(node.path("var/lib/muster/fence.json")).unwrap();
+    for (claim, epoch) in [(ClaimId::new(), 8), (node.claim, 8)] {
+        node.mark(claim, epoch);
+        let plan = node.plan(6, 1);
+        assert_eq!(node.run(&plan), RunReply::Started { job: plan.job, attempt: 1 });
+        assert_eq!(node.failure(plan.job).code, "marked_in_use");
+    }
+    let mut untouched = vec![0xa5; DISK];
+    let sector = usize::try_from(marker::OFFSET).unwrap();
+    let disk = fs::read(node.path("dev/vda")).unwrap();
+    untouched[sector..sector + marker::LENGTH].copy_from_slice(&disk[sector..sector + marker::LENGTH]);
+    assert_eq!(disk, untouched);
+}
+
+#[test]
+fn the_right_disk_is_looked_for_again_when_the_yes_comes() {
+    let node = Node::new();
+    let (job, challenge) = waiting(&node, 1);
+    // Pulled, and another one put into its place.
+    node.put("sys/block/vda/serial", b"S9\n");
+    node.grant(&challenge);
+    let failure = node.failure(job);
+    assert_eq!((failure.code.as_str(), failure.retryable), ("disk_missing", false));
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}

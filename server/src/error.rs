@@ -30,6 +30,9 @@ pub enum Error {
     /// Another operation is under way (409), and trying again after it may help.
     #[error("busy: {detail}")]
     Busy { detail: String, operation: OperationId },
+    /// One person may not do this alone (409): the approval that another one can give.
+    #[error("a second person must agree: {because}")]
+    SecondPerson { id: uuid::Uuid, because: String },
     /// `If-None-Match: *` met an object (412); its generation.
     #[error("exists, generation {0}")]
     Exists(i64),
@@ -51,6 +54,9 @@ pub enum Error {
     /// Two changes were in each other's way and the database ended this one (503): the same again will do.
     #[error("contended")]
     Contended(#[source] sqlx::Error),
+    /// The database is older than what others remember (503): nothing is powered or written until an administrator confirms.
+    #[error("caution: {0}")]
+    Caution(String),
     /// The database is away (503).
     #[error("dependency unavailable")]
     Unavailable(#[source] sqlx::Error),
@@ -92,12 +98,17 @@ impl Error {
     /// Whether the same request may succeed later without being changed.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Contended(_) | Self::Conflict { .. } | Self::Busy { .. } => true,
+            Self::Unavailable(_)
+            | Self::Contended(_)
+            | Self::Caution(_)
+            | Self::Conflict { .. }
+            | Self::Busy { .. } => true,
             Self::Invalid(_)
             | Self::Unprocessable(_)
             | Self::Unauthenticated
             | Self::Forbidden(_)
             | Self::NotFound(_)
+            | Self::SecondPerson { .. }
             | Self::Exists(_)
             | Self::Stale(_)
             | Self::PreconditionRequired
@@ -115,13 +126,13 @@ impl Error {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict { .. } | Self::Busy { .. } => StatusCode::CONFLICT,
+            Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
-            Self::Unavailable(_) | Self::Contended(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Contended(_) | Self::Caution(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -140,6 +151,11 @@ impl Error {
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
             Self::Conflict { code, detail } => (code, detail.clone(), &[]),
             Self::Busy { detail, .. } => ("busy", detail.clone(), &[]),
+            Self::SecondPerson { id, because } => {
+                let detail =
+                    format!("{because} It was asked for; somebody else agrees with `muster approval approve {id}`.");
+                ("second_person", detail, &[])
+            }
             Self::Exists(_) => ("exists", "The name is taken, and the request would only create.".into(), &[]),
             Self::Stale(0) => ("stale_generation", "There is no such object to match.".into(), &[]),
             Self::Stale(now) => {
@@ -151,6 +167,13 @@ impl Error {
             Self::PreconditionRequired => {
                 ("precondition_required", "Send If-Match with the ETag you read.".into(), &[])
             }
+            Self::Caution(because) => (
+                "caution",
+                format!(
+                    "{because} Nothing is powered or written until an administrator runs `muster caution confirm`."
+                ),
+                &[],
+            ),
             Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
             Self::Contended(_) => ("contended", "Another change was in the way of this one; try again.".into(), &[]),
             Self::Internal(_) => {
@@ -178,18 +201,18 @@ impl From<sqlx::Error> for Error {
                 None if database.code().as_deref() == Some("23503") => {
                     Self::conflict("in_use", "Something else refers to it; remove that first.")
                 }
-                // Class 57 is operator intervention (shutdown), 53 is a lack of resources, 25006 a standby.
-                None if database
-                    .code()
-                    .is_some_and(|code| code.starts_with("57") || code.starts_with("53") || code == "25006") =>
-                {
-                    Self::Unavailable(error)
-                }
+                None if database.code().is_some_and(|code| away(&code)) => Self::Unavailable(error),
                 None => Self::internal(error),
             },
             _ => Self::internal(error),
         }
     }
+}
+
+/// Whether a code of Postgres means that the same may work later: a connection that broke (08), a lack of resources (53), an operator's
+/// intervention (57), a server that takes no writes (25006), a transaction that was idle for too long (25P03) or lost a race (40).
+fn away(code: &str) -> bool {
+    ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)) || matches!(code, "25006" | "25P03")
 }
 
 /// What a violated constraint means to a caller.
@@ -246,10 +269,30 @@ impl Error {
                 (header::RETRY_AFTER, "5".into()),
                 (header::LINK, format!("</v1/operations/{operation}>; rel=\"blocked-by\"")),
             ],
+            Self::SecondPerson { id, .. } => {
+                vec![(header::LINK, format!("</v1/approvals/{id}>; rel=\"blocked-by\""))]
+            }
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
+            Self::Caution(_) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unauthenticated => vec![(header::WWW_AUTHENTICATE, "Bearer".into())],
             _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_mends_is_asked_again_and_what_we_broke_is_not() {
+        // Disk full, too many connections, shutdown, starting up, read-only, idle too long, deadlock, connection failure.
+        for code in ["53100", "53300", "57P01", "57P03", "25006", "25P03", "40P01", "08006"] {
+            assert!(away(code), "{code}");
+        }
+        for code in ["23505", "42P01", "22P02", "XX000", ""] {
+            assert!(!away(code), "{code}");
         }
     }
 }

@@ -89,12 +89,19 @@ async fn a_session_is_a_browsers_and_no_other_site_can_use_it() {
     let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("open sesame")).await.unwrap();
     let mut conn = app.pool.acquire().await.unwrap();
     muster_server::db::users::insert(&mut conn, "alice", &hash, "admin", app.clock.now()).await.unwrap();
-    let sign_in = async |password: &str| {
-        muster_server::auth::sessions::sign_in(app, "alice", muster_core::values::Secret::new(password)).await.unwrap()
+    let sign_in = async |password: &str, page: &str| {
+        let headers = reqwest::header::HeaderMap::from_iter([(reqwest::header::ORIGIN, page.parse().unwrap())]);
+        let password = muster_core::values::Secret::new(password);
+        muster_server::auth::sessions::sign_in(app, &headers, "alice", password).await.unwrap()
     };
-    assert!(sign_in("open barley").await.is_none());
-    let cookie = sign_in("open sesame").await.unwrap();
-    assert!(cookie.to_string().contains("HttpOnly; SameSite=Lax"), "{cookie}");
+    assert!(sign_in("open barley", "http://m").await.is_none());
+    let by_tls = sign_in("open sesame", "https://m").await.unwrap();
+    assert!(by_tls.to_string().contains("; Secure"), "{by_tls}");
+    let cookie = sign_in("open sesame", "http://m").await.unwrap();
+    assert!(
+        cookie.to_string().contains("HttpOnly; SameSite=Lax") && !cookie.to_string().contains("Secure"),
+        "{cookie}"
+    );
     let browser = server.nobody().header("cookie", &format!("{}={}", cookie.name(), cookie.value()));
     browser.get("/v1/sites").await.expect(200);
     let body = json!({ "spec": {} });

@@ -124,3 +124,24 @@ async fn the_same_request_again_has_its_effect_once() {
         "keys are each caller's own"
     );
 }
+
+#[tokio::test]
+async fn a_key_is_kept_for_a_week_and_then_forgotten() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    fleet::available(&server, &admin, 2).await;
+    let keyed = admin.header("idempotency-key", "k1");
+    let body = json!({ "spec": { "pool": "gpu", "selector": {} } });
+    let first = keyed.post("/v1/claims", &body).await.expect(201);
+    server.app.clock.advance(jiff::SignedDuration::from_hours(7 * 24));
+    let admin = server.admin().await;
+    assert_eq!(muster_server::tasks::idempotency::forget(&server.app).await.unwrap(), 0);
+    let stored: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM idempotency_keys").fetch_one(&server.app.pool).await.unwrap();
+    assert_eq!(stored, 1);
+    server.app.clock.advance(jiff::SignedDuration::from_secs(1));
+    assert_eq!(muster_server::tasks::idempotency::forget(&server.app).await.unwrap(), 1);
+    let second = admin.header("idempotency-key", "k1").post("/v1/claims", &body).await.expect(201);
+    assert_ne!(first.body["id"], second.body["id"]);
+}

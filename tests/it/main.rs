@@ -9,10 +9,15 @@ mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
 mod declared; // The contract of declared kinds
 mod engine; // The engine, from declaration to release
+mod failover; // Postgres as it fails
+mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe
+mod races; // Claims, releases and retries at once
+mod releases; // Undone, and agreed to by a second person
+mod restores; // A database that was put back
 mod simulated; // The server over machines that keep state
 mod support; // What every test stands on
 mod tidy; // Rules of the house

@@ -1,18 +1,20 @@
 //! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ActReply, ConsoleChunk, ConsoleReport, Hello, LeaseJobs, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob,
-    Renewed, ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ActReply, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome, RedeemPermit, Redeemed,
+    RenewJob, Renewed, ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::node::Challenge;
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::marks::Marks;
 use crate::blobs::BlobSource;
 
 /// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
@@ -61,6 +63,7 @@ pub struct Client {
     /// Without a slash at its end.
     server_url: String,
     token: Secret,
+    marks: Arc<Marks>,
 }
 
 impl Client {
@@ -76,7 +79,12 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { http, server_url: server_url.trim_end_matches('/').to_owned(), token })
+        Ok(Self { http, server_url: server_url.trim_end_matches('/').to_owned(), token, marks: Arc::default() })
+    }
+
+    /// The same, remembering there what the server asks to be remembered.
+    pub fn remembering(self, marks: Marks) -> Self {
+        Self { marks: Arc::new(marks), ..self }
     }
 
     /// The first call of a process: who we are, and the epoch that every later call carries.
@@ -104,8 +112,15 @@ impl Client {
 
     async fn post<Q: Serialize>(&self, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
-        let request = self.http.post(url).bearer_auth(self.token.reveal()).timeout(within).json(body);
-        let answer = accepted(request.send().await.map_err(lost)?).await?;
+        let mut request = self.http.post(url).bearer_auth(self.token.reveal()).timeout(within).json(body);
+        if let Some(mark) = self.marks.latest() {
+            request = request.header(HEARD, mark);
+        }
+        let answer = request.send().await.map_err(lost)?;
+        if let Some(mark) = answer.headers().get(MARK).and_then(|value| value.to_str().ok()) {
+            self.marks.keep(mark);
+        }
+        let answer = accepted(answer).await?;
         read(answer, ANSWER_BYTES).await
     }
 }

@@ -11,6 +11,7 @@ mod evidence; // What the BMC logged while a job failed
 pub mod job; // One job from lease to outcome
 mod jobs; // One file per kind of job
 mod leases; // From the server's queue to running jobs
+pub mod marks; // The latest event that the server asked to be remembered
 pub mod reports; // Host keys that live images reported
 mod sightings; // What the boot listener saw
 #[cfg(test)]
@@ -35,6 +36,7 @@ use self::agent::Agent;
 use self::backoff::Backoff;
 use self::binary::NodeBinary;
 use self::client::{CallError, Client, Server};
+use self::marks::Marks;
 use self::reports::Reports;
 use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;
@@ -88,7 +90,9 @@ pub enum AgentError {
 pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(), AgentError> {
     let stop = cancel.child_token();
     let _stopped_on_every_way_out = stop.clone().drop_guard();
+    let marks = Marks::open(&options.data_dir).map_err(io("latest event", &options.data_dir))?;
     let client = Client::new(&options.server_url, options.token.clone()).map_err(AgentError::NotWelcome)?;
+    let client = client.remembering(marks);
     let node = NodeBinary::load(&options.muster_node).await.map_err(io("muster-node", &options.muster_node))?;
     let ipxe = IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
     let reports = Reports::open(&options.data_dir).map_err(io("reports", &options.data_dir))?;

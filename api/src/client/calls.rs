@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 use super::{Client, ClientError, Precondition};
 use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
+use crate::approvals::Approval;
+use crate::cautions::{CautionStatus, ConfirmCaution};
 use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
@@ -146,6 +148,22 @@ impl Client {
         self.fetch(self.request(Method::GET, &["nodes", node, "gate-runs"])).await
     }
 
+    /// Whether the fleet is in caution mode, and why.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn caution(&self) -> Result<CautionStatus, ClientError> {
+        self.fetch(self.request(Method::GET, &["caution"])).await
+    }
+
+    /// Ends caution mode.
+    ///
+    /// # Errors
+    /// 409 when another caution holds; see [`ClientError`].
+    pub async fn confirm_caution(&self, request: &ConfirmCaution) -> Result<CautionStatus, ClientError> {
+        self.fetch(self.request(Method::POST, &["caution", "confirm"]).json(request)).await
+    }
+
     /// Binds a node to a pool; the work is the operation in the claim's status.
     ///
     /// # Errors
@@ -161,6 +179,39 @@ impl Client {
     pub async fn delete_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
         let request = self.request(Method::DELETE, &["claims", name]);
         self.fetch(Precondition::Generation(generation).apply(request)).await
+    }
+
+    /// Releases a node and erases its disks at once, without the time in which the release can be undone.
+    ///
+    /// # Errors
+    /// As [`Client::delete_claim`].
+    pub async fn erase_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
+        let request = self.request(Method::DELETE, &["claims", name]).query(&[("erase_now", true)]);
+        self.fetch(Precondition::Generation(generation).apply(request)).await
+    }
+
+    /// Takes a release back while the node's disks are kept.
+    ///
+    /// # Errors
+    /// 409 when the wipe has begun; see [`ClientError`].
+    pub async fn undo_release(&self, claim: &str) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["claims", claim, "undo"])).await
+    }
+
+    /// What waits for a second person.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_approvals(&self) -> Result<Page<Approval>, ClientError> {
+        self.fetch(self.request(Method::GET, &["approvals"])).await
+    }
+
+    /// Says `approve` or `deny` to what another person asked for.
+    ///
+    /// # Errors
+    /// 403 to whoever asked, 409 when it is decided; see [`ClientError`].
+    pub async fn decide_approval(&self, id: Uuid, word: &str) -> Result<Approval, ClientError> {
+        self.fetch(self.request(Method::POST, &["approvals", &id.to_string(), word])).await
     }
 
     /// An operation as it stands.

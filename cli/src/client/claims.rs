@@ -23,6 +23,8 @@ pub(crate) enum ClaimVerb {
     Create(CreateArgs),
     /// Release a node: drain, out of the scheduler, wipe, inspection.
     Delete(DeleteArgs),
+    /// Take a release back while the node's disks are kept.
+    Undo(UndoArgs),
 }
 
 /// Which nodes, for which pool.
@@ -53,7 +55,21 @@ pub(crate) struct CreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
     claim: String,
+    /// Erase the disks at once, without the time in which the release can be undone.
+    #[arg(long)]
+    erase_now: bool,
     /// Wait until the node is clean and available again.
+    #[arg(long)]
+    wait: bool,
+    #[arg(long, default_value = "2h", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+/// Which claim to take back.
+#[derive(Args, Debug)]
+pub(crate) struct UndoArgs {
+    claim: String,
+    /// Wait until the node is in service again.
     #[arg(long)]
     wait: bool,
     #[arg(long, default_value = "2h", value_parser = parse_duration)]
@@ -77,6 +93,7 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
         }
         ClaimVerb::Create(args) => create(session, args).await,
         ClaimVerb::Delete(args) => delete(session, &args).await,
+        ClaimVerb::Undo(args) => undo(session, &args).await,
     }
 }
 
@@ -129,8 +146,27 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
 
 async fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
     let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
-    let operation = session.client.delete_claim(&args.claim, claim.generation).await?;
-    let told = || vec![format!("{} is released by operation {}", claim.status.node, operation.id)];
+    let operation = match args.erase_now {
+        true => session.client.erase_claim(&args.claim, claim.generation).await?,
+        false => session.client.delete_claim(&args.claim, claim.generation).await?,
+    };
+    let kept = session.client.get::<ClaimSpec>(&claim.id.to_string()).await?.status.undo_until;
+    let told = || {
+        let mut lines = vec![format!("{} is released by operation {}", claim.status.node, operation.id)];
+        lines
+            .extend(kept.map(|until| format!("its disks are kept until {until:.0}: muster claim undo {}", claim.name)));
+        lines
+    };
+    session.output.print_lines(&operation, told)?;
+    match args.wait {
+        true => progress::follow(&session.client, &[operation.id], args.timeout).await,
+        false => Ok(()),
+    }
+}
+
+async fn undo(session: &Session, args: &UndoArgs) -> anyhow::Result<()> {
+    let operation = session.client.undo_release(&args.claim).await?;
+    let told = || vec![format!("{} is kept; its way back is operation {}", args.claim, operation.id)];
     session.output.print_lines(&operation, told)?;
     match args.wait {
         true => progress::follow(&session.client, &[operation.id], args.timeout).await,

@@ -1,6 +1,8 @@
 //! The verbs that are clients of the API, like any other client: nothing here knows the database or a node.
 
 mod apply; // Documents from files
+mod approvals; // muster approval
+mod caution; // muster caution
 mod claims; // muster claim
 mod connection; // Which server, as whom
 mod consoles; // muster node console
@@ -59,6 +61,12 @@ pub(crate) enum ClientVerb {
     /// Operations: what was asked for, and how it stands.
     #[command(subcommand)]
     Operation(operations::OperationVerb),
+    /// Releases beyond the hourly limit: what waits for a second person.
+    #[command(subcommand)]
+    Approval(approvals::ApprovalVerb),
+    /// Caution mode: the database is older than what others remember.
+    #[command(subcommand)]
+    Caution(caution::CautionVerb),
     /// The history.
     #[command(subcommand)]
     Event(events::EventVerb),
@@ -89,6 +97,8 @@ pub(crate) async fn run(common: Common, verb: ClientVerb) -> anyhow::Result<()> 
         ClientVerb::Site(verb) => kinds::sites(&session, verb).await,
         ClientVerb::Claim(verb) => claims::run(&session, verb).await,
         ClientVerb::Operation(verb) => operations::run(&session, verb).await,
+        ClientVerb::Approval(verb) => approvals::run(&session, verb).await,
+        ClientVerb::Caution(verb) => caution::run(&session, verb).await,
         ClientVerb::Event(verb) => events::run(&session, verb).await,
         ClientVerb::Token(verb) => tokens::run(&session, verb).await,
         ClientVerb::Blob(verb) => uploads::run(&session, verb).await,

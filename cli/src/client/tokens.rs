@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use muster_api::tokens::{CreateToken, Role, Token};
+use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role, Token};
 use muster_core::values::Name;
 use uuid::Uuid;
 
@@ -24,6 +24,9 @@ pub(crate) enum TokenVerb {
         /// How long it lasts.
         #[arg(long, default_value = "168h", value_parser = parse_duration)]
         lasts: Duration,
+        /// How many nodes it may release in an hour before each needs a second person.
+        #[arg(long, default_value_t = DEFAULT_RELEASES_PER_HOUR)]
+        releases_per_hour: u32,
     },
     /// End a token at once.
     Revoke { id: Uuid },
@@ -43,14 +46,15 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             let page = session.client.list_tokens().await?;
             session.output.print(&page.items, || table(session, &page.items))
         }
-        TokenVerb::Create { name, role, lasts } => {
+        TokenVerb::Create { name, role, lasts, releases_per_hour } => {
             let role = match role {
                 RoleName::Viewer => Role::Viewer,
                 RoleName::Operator => Role::Operator,
                 RoleName::Admin => Role::Admin,
             };
             let expires_in_s = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
-            let created = session.client.create_token(&CreateToken { name, role, expires_in_s }).await?;
+            let request = CreateToken { name, role, expires_in_s, releases_per_hour };
+            let created = session.client.create_token(&request).await?;
             session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }
         TokenVerb::Revoke { id } => Ok(session.client.revoke_token(id).await?),

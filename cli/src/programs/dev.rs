@@ -96,6 +96,7 @@ async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken)
 async fn enrol(pool: &PgPool, site: &str) -> anyhow::Result<Option<Secret>> {
     let mut tx = pool.begin().await?;
     let Some(site) = db::agents::find_site(&mut tx, site).await? else { return Ok(None) };
+    db::agents::delete_dev(&mut tx, site).await?;
     let minted = muster_server::auth::tokens::mint_agent();
     db::agents::insert(&mut tx, site, &format!("dev-{}", hex_of::<4>()), &minted.hash).await?;
     tx.commit().await?;

@@ -1,28 +1,36 @@
 //! Brings the schema up to this version. Safe to run twice and concurrently: sqlx holds an advisory lock.
 
 use anyhow::Context;
+use muster_server::db::primary::Servers;
 use sqlx::PgPool;
+
+/// Of one replica.
+pub(crate) const CONNECTIONS: u32 = 24;
 
 /// Where the database is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Database {
-    /// Such as `postgres://muster@db/muster`, or `postgresql:///muster?host=/run/postgresql`.
+    /// Such as `postgres://muster@db/muster`, or `postgresql:///muster?host=/run/postgresql`. Several servers, one of which takes writes:
+    /// `postgres://muster@db1,db2/muster`.
     #[arg(long, env = "MUSTER_DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
 }
 
 impl Database {
-    /// Connects.
+    /// Connects to the server that takes writes.
     ///
     /// # Errors
-    /// When the database cannot be reached in ten seconds.
+    /// When there is none for ten seconds.
     pub(crate) async fn connect(&self) -> anyhow::Result<PgPool> {
-        sqlx::postgres::PgPoolOptions::new()
-            .max_connections(24)
-            .acquire_timeout(std::time::Duration::from_secs(10))
-            .connect(&self.database_url)
-            .await
-            .context("the database cannot be reached; check --database-url")
+        self.servers()?.connect(CONNECTIONS).await
+    }
+
+    /// The servers the URL names.
+    ///
+    /// # Errors
+    /// When it is no URL of Postgres.
+    pub(crate) fn servers(&self) -> anyhow::Result<Servers> {
+        Servers::parse(&self.database_url)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::migrate::Database;
+use super::migrate::{CONNECTIONS, Database};
 
 /// Options of a replica.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,9 +47,15 @@ pub(crate) struct Serve {
 /// # Errors
 /// When it cannot start; the message says what to do.
 pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::Result<()> {
-    let pool = args.database.connect().await?;
-    let app = build(&args.serve, pool, Create::Never).await?;
-    serve(app, &args.serve, cancel).await
+    let servers = args.database.servers()?;
+    let pool = servers.connect(CONNECTIONS).await?;
+    let app = build(&args.serve, pool.clone(), Create::Never).await?;
+    let follow = async {
+        servers.follow(pool, cancel.clone()).await;
+        Ok(())
+    };
+    tokio::try_join!(follow, serve(app, &args.serve, cancel.clone()))?;
+    Ok(())
 }
 
 /// Everything a replica's requests and tasks share.
@@ -88,6 +94,8 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     };
     let agents = listen(args.agent_listen, "--agent-listen").await?;
     tracing::info!(listen = %public.local_addr()?, agent_listen = %args.agent_listen, "serving");
+    // Before the first turn of the engine: this database may not be the one it was.
+    muster_server::tasks::marks::compare(&app).await?;
     let mut tasks = JoinSet::new();
     let stopped = cancel.clone();
     let routes = muster_server::http::router(app.clone());

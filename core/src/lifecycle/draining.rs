@@ -6,6 +6,7 @@ use super::decision::{Decision, Effect, Move, follow};
 use super::snapshot::{Snapshot, StepStatus};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
+use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     // What is asked for while it drains is what it drains for from now on; a release above all.
@@ -15,8 +16,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::Maintain) => Purpose::Maintenance,
         _ => node.purpose.unwrap_or(Purpose::Maintenance),
     };
-    let may_return = purpose != Purpose::Release && node.step(Step::Remove).is_none();
-    if (may_return && turned_round(node)) || node.step(Step::Admit).is_some() {
+    let undone = purpose == Purpose::Release && node.claim == Some(ClaimState::Bound);
+    let turned = undone || (purpose != Purpose::Release && turned_round(node));
+    if (turned && node.step(Step::Remove).is_none()) || node.step(Step::Admit).is_some() {
         return undrain(node, now);
     }
     follow(node, now, &[Step::Drain, Step::Remove], || {
@@ -28,6 +30,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             }
         };
         Decision::Advance(match purpose {
+            // Undone when the scheduler had let it go already: back through the gates.
+            Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
             Purpose::Repair => left(State::Quarantined),
             Purpose::Maintenance | Purpose::Upgrade => left(State::Maintenance),

@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub wish: Option<Wish>,
     pub wish_reason: Option<String>,
     pub claim: Option<ClaimState>,
+    /// Until then a release can be undone: nothing is erased.
+    pub undo_until: Option<Timestamp>,
     pub protected: bool,
     /// Its disks may hold somebody's data: no wipe was verified since.
     pub unsanitised: bool,

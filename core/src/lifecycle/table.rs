@@ -22,11 +22,11 @@ pub fn targets(from: State) -> &'static [State] {
         Validating => &[Admitting, Repairing, Failed, Wiping, Quarantined],
         Admitting => &[InService, Failed, Wiping, Quarantined],
         InService => &[Draining],
-        Draining => &[InService, Wiping, Maintenance, Repairing, Installing, Imaging, Quarantined, Failed],
+        Draining => &[InService, Wiping, Maintenance, Repairing, Installing, Imaging, Validating, Quarantined, Failed],
         Repairing => &[Validating, Quarantined, Wiping],
         Quarantined => &[Validating, Inspecting, Wiping, Retired],
         Failed => &[Inspecting, Imaging, Installing, Validating, Admitting, Draining, Wiping, Quarantined, Maintenance],
-        Wiping => &[Inspecting, Quarantined, Failed],
+        Wiping => &[Inspecting, Validating, Quarantined, Failed],
         Maintenance => &[Inspecting, Validating, Wiping, Retired, Quarantined],
         Retired => &[Inspecting],
     }

@@ -1,13 +1,28 @@
-//! Every disk is erased and read back, in the live image; then the node is inspected in the same boot.
+//! Every disk is erased and read back, in the live image; then the node is inspected in the same boot. Not before the time is over in which
+//! the release can be undone.
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, follow};
+use super::decision::{Decision, Effect, Move, Wait, follow};
 use super::snapshot::{Snapshot, StepStatus};
 use super::state::State;
 use super::steps::Step;
+use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
+    if node.claim == Some(ClaimState::Bound) {
+        return undone(node);
+    }
+    if let Some(until) = node.undo_until.filter(|until| now < *until && node.steps.is_empty()) {
+        return Decision::Wait(Wait {
+            condition: format!(
+                "the time to be over in which the release can be undone: the disks are kept until {until:.0}"
+            ),
+            owner: "muster".into(),
+            next_action: "boot the live image and wipe the disks; `muster claim undo` takes the node back".into(),
+            until: Some(until),
+        });
+    }
     if let Some(view) = node.step(Step::Wipe)
         && let StepStatus::Failed { failure, .. } = &view.status
         && (!failure.retryable || view.round >= Step::Wipe.max_rounds())
@@ -35,4 +50,12 @@ fn nameless(node: &Snapshot) -> Option<String> {
 fn unsanitised(why: &str) -> Decision {
     let reason = format!("unsanitised: {why}");
     Decision::Advance(Move::to(State::Quarantined).because(reason).with(Effect::EndClaim))
+}
+
+/// The claim was taken back: nothing was erased, and the gates show that the node is what it was.
+fn undone(node: &Snapshot) -> Decision {
+    Decision::Advance(match node.steps.is_empty() {
+        true => Move::to(State::Validating).because("the release was undone"),
+        false => Move::to(State::Quarantined).because("its release was undone after the wipe had begun"),
+    })
 }

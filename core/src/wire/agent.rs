@@ -16,6 +16,12 @@ use crate::wire::node::{
     Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage,
 };
 
+/// Header of an answer: the id of an event that the agent is to remember, on disk, before it does what it was allowed.
+pub const MARK: &str = "muster-mark";
+
+/// Header of every call of an agent that remembers an event: a server whose database does not have it was put back to an earlier state.
+pub const HEARD: &str = "muster-heard";
+
 /// `POST /agent/v1/hello`: first call of an agent process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

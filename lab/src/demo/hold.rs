@@ -94,7 +94,7 @@ pub(super) async fn bad_bmc(rack: &Rack, client: &Client, watch: &mut Watch) -> 
     watch.say(&format!("the BMC of {FAILING} changes its password, and its claim is released"));
     bmc.inject(Fault::always(FaultKind::PasswordChanged));
     let claim = client.get::<ClaimSpec>(&format!("claim-{FAILING}")).await?;
-    client.delete_claim(claim.name.as_str(), claim.generation).await?;
+    client.erase_claim(claim.name.as_str(), claim.generation).await?;
     let failed = watch.until(client, "the refused login to be told", LONG, async |fleet| {
         ensure!(!matches!(state(fleet, GOOD), "failed" | "quarantined"), "{GOOD} suffered from another node's BMC");
         Ok(state(fleet, FAILING) == "failed")

@@ -140,7 +140,7 @@ async fn release(rack: &Rack, slurm: &Slurm, client: &Client, watch: &mut Watch)
     });
     running.await?;
     let claim = client.get::<ClaimSpec>(&format!("claim-{GOOD}")).await?;
-    client.delete_claim(claim.name.as_str(), claim.generation).await?;
+    client.erase_claim(claim.name.as_str(), claim.generation).await?;
     let mut finished = None;
     let drained = watch.until(client, "the drain", SHORT, async |fleet| {
         finished = finished.or(job.try_wait()?);

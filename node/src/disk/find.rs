@@ -69,6 +69,20 @@ impl Target {
         })
     }
 
+    /// Looks again: waiting for a permit takes minutes, in which a person may have put another disk into its place.
+    ///
+    /// # Errors
+    /// `disk_missing`, `disk_ambiguous`, `disk_changed`.
+    pub fn still_there(&self) -> Result<(), Failure> {
+        let now = by_serial(&self.serial)?;
+        match now == *self {
+            true => Ok(()),
+            false => {
+                Err(fatal("disk_changed", format!("disk {} was {} and is {} now", self.serial, self.name, now.name)))
+            }
+        }
+    }
+
     /// The node of one of its partitions: names that end in a digit get a `p` in between.
     pub fn partition(&self, number: u32) -> PathBuf {
         let separator = if self.name.ends_with(|last: char| last.is_ascii_digit()) { "p" } else { "" };

@@ -44,6 +44,7 @@ pub fn write_image(plan: &Plan, image: &WriteImage, cx: &JobContext) -> Result<I
         disk_serials: vec![target.serial.clone()],
     };
     permit::redeem(plan, &demand, cx)?;
+    target.still_there()?;
 
     let marker =
         Marker { protocol: PROTOCOL, node: plan.node, claim: image.claim, epoch: plan.epoch, image: image.digest };

@@ -48,6 +48,7 @@ pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDi
         disk_serials: wipe.disk_serials.clone(),
     };
     permit::redeem(plan, &demand, cx)?;
+    targets.iter().try_for_each(Target::still_there)?;
     targets.iter().map(|target| one(cx, target)).collect()
 }
 

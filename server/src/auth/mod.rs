@@ -21,6 +21,10 @@ pub struct Actor {
     /// `user:alice` or `token:ci`, as events name them.
     pub name: String,
     pub role: Role,
+    /// Who stands behind it: a person's tokens are the person.
+    pub person: String,
+    /// How many nodes they may release in an hour alone; any number when absent.
+    pub releases_per_hour: Option<u32>,
     /// Of the request that is being answered.
     pub request_id: Option<String>,
 }

@@ -77,7 +77,9 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
     let role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
-    Ok(Actor { name: format!("token:{}", row.name), role, request_id: None })
+    let name = format!("token:{}", row.name);
+    let releases_per_hour = row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok());
+    Ok(Actor { person: row.person.unwrap_or_else(|| name.clone()), name, role, releases_per_hour, request_id: None })
 }
 
 /// Whether the time of last use is worth a write.

@@ -114,6 +114,22 @@ pub async fn epoch(conn: &mut PgConnection, agent: AgentId) -> Result<i64, Error
     Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1", agent as AgentId).fetch_one(conn).await?)
 }
 
+/// Forgets the agents of a site that `muster dev` enrolled for processes that are gone; their jobs are queued again.
+///
+/// # Errors
+/// When the database fails.
+pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
+         WHERE state = 'leased' AND leased_by IN (SELECT id FROM agents WHERE site_id = $1 AND name LIKE 'dev-%')",
+        site as ObjectId,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM agents WHERE site_id = $1 AND name LIKE 'dev-%'", site as ObjectId).execute(conn).await?;
+    Ok(())
+}
+
 /// Notes that an agent was heard.
 ///
 /// # Errors
@@ -123,6 +139,75 @@ pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Re
         .execute(conn)
         .await?;
     Ok(())
+}
+
+/// Who acts for a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// This agent, as before or because nobody did.
+    Held,
+    /// This agent from now on: the one before was not heard for too long.
+    TakenFrom(AgentId),
+    /// Another one; this one stands by.
+    Others,
+}
+
+/// The times that decide about a site's lease.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseTimes {
+    /// How long it is kept from now on.
+    pub until: Timestamp,
+    /// One that ends after this need not be written again yet.
+    pub fresh: Timestamp,
+    /// One that ended before this may be taken.
+    pub over: Timestamp,
+}
+
+/// Keeps a site's lease for its agent, or takes it where its holder's is over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn hold_site(
+    conn: &mut PgConnection,
+    site: ObjectId,
+    agent: AgentId,
+    times: LeaseTimes,
+) -> Result<Hold, Error> {
+    let row = sqlx::query!(
+        r#"SELECT agent_id AS "agent: AgentId", until FROM site_leases WHERE site_id = $1"#,
+        site as ObjectId
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let (holder, ends) = row.map_or((None, times.over), |row| (Some(row.agent), row.until.to_jiff()));
+    if holder == Some(agent) && ends > times.fresh {
+        return Ok(Hold::Held);
+    }
+    if holder.is_some_and(|holder| holder != agent) && ends >= times.over {
+        return Ok(Hold::Others);
+    }
+    // Written only if it is still as it was read: two that want it at once do not both get it.
+    let done = sqlx::query!(
+        "INSERT INTO site_leases AS l (site_id, agent_id, until) VALUES ($1, $2, $3)
+         ON CONFLICT (site_id) DO UPDATE SET agent_id = $2, until = $3 WHERE l.agent_id = $4",
+        site as ObjectId,
+        agent as AgentId,
+        times.until.to_sqlx() as _,
+        holder as Option<AgentId>,
+    )
+    .execute(&mut *conn)
+    .await?;
+    match holder {
+        _ if done.rows_affected() == 0 => Ok(Hold::Others),
+        Some(former) if former != agent => {
+            // Whatever the former still says is of an epoch that is over.
+            sqlx::query!("UPDATE agents SET epoch = epoch + 1, instance = NULL WHERE id = $1", former as AgentId)
+                .execute(conn)
+                .await?;
+            Ok(Hold::TakenFrom(former))
+        }
+        _ => Ok(Hold::Held),
+    }
 }
 
 /// A site by name.

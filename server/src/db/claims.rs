@@ -24,12 +24,15 @@ pub struct ClaimRow {
     pub node_protected: bool,
     pub operation: Option<OperationId>,
     pub pool: String,
+    pub pool_id: ObjectId,
     pub state: String,
     pub epoch: i64,
     pub generation: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub released_at: Option<jiff_sqlx::Timestamp>,
+    /// Until then its release can be undone.
+    pub undo_until: Option<jiff_sqlx::Timestamp>,
 }
 
 /// A claim to write.
@@ -53,8 +56,8 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
     Ok(sqlx::query_as!(
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
-                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.state, c.epoch,
-                  c.generation, c.created_at, c.updated_at, c.released_at
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
+                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
            WHERE (c.name = $1 AND c.state <> 'released') OR c.id = $2"#,
         key,
@@ -77,8 +80,8 @@ pub async fn list(
     Ok(sqlx::query_as!(
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
-                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.state, c.epoch,
-                  c.generation, c.created_at, c.updated_at, c.released_at
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
+                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
            WHERE c.state <> 'released' AND c.name > $1 AND ($2::text IS NULL OR p.name = $2)
            ORDER BY c.name LIMIT $3"#,
@@ -134,13 +137,43 @@ pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Err
     Ok(())
 }
 
-/// Gives a bound claim up; the engine ends it once the node is clean. `false`: it was not bound any more.
+/// Gives a bound claim up; the engine ends it once the node is clean. Its disks are kept until `undo_until` where they hold an installed
+/// system that was in service. `false`: it was not bound any more.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_releasing(conn: &mut PgConnection, id: ClaimId, epoch: i64, now: Timestamp) -> Result<bool, Error> {
+pub async fn set_releasing(
+    conn: &mut PgConnection,
+    id: ClaimId,
+    epoch: i64,
+    undo_until: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let done = sqlx::query!(
-        "UPDATE claims SET state = 'releasing', epoch = $2, updated_at = $3 WHERE id = $1 AND state = 'bound'",
+        "UPDATE claims c SET state = 'releasing', epoch = $2, updated_at = $3,
+                undo_until = CASE WHEN n.os_host_key IS NOT NULL
+                                   AND n.state IN ('in_service', 'draining', 'maintenance', 'quarantined', 'failed') THEN $4::timestamptz END
+         FROM nodes n WHERE c.id = $1 AND c.state = 'bound' AND n.id = c.node_id",
+        id as ClaimId,
+        epoch,
+        now.to_sqlx() as _,
+        undo_until.map(|at| at.to_sqlx()) as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Takes a claim back that was being given up, while its disks are kept. `false`: they are not, or the wipe has begun.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_bound_again(conn: &mut PgConnection, id: ClaimId, epoch: i64, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE claims c SET state = 'bound', epoch = $2, updated_at = $3, undo_until = NULL
+         FROM nodes n WHERE c.id = $1 AND c.state = 'releasing' AND c.undo_until IS NOT NULL AND n.id = c.node_id
+           AND (n.state IN ('in_service', 'draining')
+                OR (n.state = 'wiping' AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit)))",
         id as ClaimId,
         epoch,
         now.to_sqlx() as _,
@@ -148,4 +181,15 @@ pub async fn set_releasing(conn: &mut PgConnection, id: ClaimId, epoch: i64, now
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Keeps the disks no longer.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error> {
+    sqlx::query!("UPDATE claims SET undo_until = NULL WHERE id = $1 AND state = 'releasing'", id as ClaimId)
+        .execute(conn)
+        .await?;
+    Ok(())
 }

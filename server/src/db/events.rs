@@ -57,10 +57,19 @@ impl NewEvent {
 /// # Errors
 /// When the database fails.
 pub async fn insert(conn: &mut PgConnection, event: NewEvent) -> Result<(), Error> {
+    insert_noted(conn, event).await.map(drop)
+}
+
+/// Appends an event that somebody outside is to remember; its id.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_noted(conn: &mut PgConnection, event: NewEvent) -> Result<EventId, Error> {
+    let id = EventId::new();
     sqlx::query!(
         "INSERT INTO events (id, at, actor, kind, node_id, object_id, operation_id, request_id, summary, detail)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        EventId::new() as EventId,
+        id as EventId,
         event.at.to_sqlx() as _,
         event.actor,
         event.kind,
@@ -73,7 +82,7 @@ pub async fn insert(conn: &mut PgConnection, event: NewEvent) -> Result<(), Erro
     )
     .execute(conn)
     .await?;
-    Ok(())
+    Ok(id)
 }
 
 /// An event as readers get it.
@@ -100,7 +109,7 @@ pub struct EventFilter {
 }
 
 /// Events after a sequence number, oldest first. Stops before transactions still in flight, so a reader that goes on from the last number
-/// it got never skips one that commits late.
+/// it got never skips one that commits late. A row of a transaction that is yet to come was restored from another cluster, and is there.
 ///
 /// # Errors
 /// When the database fails.
@@ -115,7 +124,7 @@ pub async fn list(
         r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
                   operation_id AS "operation: OperationId", request_id, summary, detail
            FROM events
-           WHERE seq > $1 AND xid < pg_snapshot_xmin(pg_current_snapshot())
+           WHERE seq > $1 AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot()))
              AND ($2::uuid IS NULL OR node_id = $2) AND ($3::uuid IS NULL OR object_id = $3)
            ORDER BY seq LIMIT $4"#,
         after,

@@ -60,12 +60,19 @@ pub async fn insert(
     Ok(())
 }
 
-/// Forgets keys that are older than `before`; answers how many.
+/// Forgets keys that are older than `before`, at most `limit` of them; answers how many.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn delete_old(conn: &mut PgConnection, before: Timestamp) -> Result<u64, Error> {
-    let gone =
-        sqlx::query!("DELETE FROM idempotency_keys WHERE created_at < $1", before.to_sqlx() as _).execute(conn).await?;
+pub async fn delete_old(conn: &mut PgConnection, before: Timestamp, limit: i64) -> Result<u64, Error> {
+    let gone = sqlx::query!(
+        "DELETE FROM idempotency_keys k USING (
+             SELECT actor, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED
+         ) old WHERE k.actor = old.actor AND k.key = old.key",
+        before.to_sqlx() as _,
+        limit,
+    )
+    .execute(conn)
+    .await?;
     Ok(gone.rows_affected())
 }

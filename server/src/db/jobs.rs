@@ -162,7 +162,7 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Leases queued jobs of a site to its agent, raising their attempt numbers.
+/// Leases queued jobs of a site to its agent, raising their attempt numbers; while there is a caution, only those that need no permit.
 ///
 /// # Errors
 /// When the database fails.
@@ -178,6 +178,7 @@ pub async fn lease(
         LeasedRow,
         r#"WITH ready AS (
                SELECT id FROM jobs WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
+                 AND (permit_id IS NULL OR NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL))
                ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
                   started_at = COALESCE(started_at, $4), waiting_for = NULL

@@ -44,6 +44,7 @@ pub struct EngineNode {
     pub rack: Option<ObjectId>,
     pub profile: Option<HardwareProfile>,
     pub claim: Option<(ClaimId, ClaimState)>,
+    pub undo_until: Option<Timestamp>,
     pub suite: Option<Suite>,
 }
 
@@ -75,6 +76,7 @@ struct Row {
     profile: Option<Json<HardwareProfile>>,
     claim: Option<ClaimId>,
     claim_state: Option<String>,
+    undo_until: Option<jiff_sqlx::Timestamp>,
     suite: Option<Json<Suite>>,
 }
 
@@ -105,7 +107,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!", n.power_person,
                   n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
                   profile.spec AS "profile?: Json<HardwareProfile>",
-                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", suite.spec AS "suite?: Json<Suite>"
+                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", c.undo_until, suite.spec AS "suite?: Json<Suite>"
            FROM nodes n
            LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
@@ -167,6 +169,7 @@ impl TryFrom<Row> for EngineNode {
             failed_phase: row.failed_phase.as_deref().map(str::parse).transpose().map_err(word)?,
             wish: row.wish.as_deref().map(str::parse).transpose().map_err(word)?,
             claim: row.claim.zip(claim_state),
+            undo_until: row.undo_until.map(|at| at.to_jiff()),
             entered_at: row.entered_at.to_jiff(),
             id: row.id,
             name: row.name,

@@ -3,6 +3,8 @@
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
+pub mod approvals; // What a second person must agree to
+pub mod cautions; // When the database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, and where they were
 pub mod consoles; // What nodes wrote on their serial consoles
@@ -19,6 +21,7 @@ pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod permits; // The right to act
+pub mod primary; // The server that takes writes
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions

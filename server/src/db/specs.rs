@@ -24,6 +24,8 @@ pub struct OrderNode {
     pub name: String,
     pub labels: Value,
     pub epoch: i64,
+    /// The one the installed OS was written under.
+    pub os_epoch: i64,
     pub serial: Option<String>,
     pub smbios_uuid: Option<String>,
     pub power_person: Option<String>,
@@ -51,7 +53,7 @@ pub struct OrderNode {
 /// When the database fails or a document cannot be read any more.
 pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
-        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, n.serial, n.smbios_uuid::text AS smbios_uuid, n.power_person,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.id, adoption.claim_id) AS "claim?: ClaimId",
@@ -78,6 +80,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         name: row.name,
         labels: row.labels.0,
         epoch: row.epoch,
+        os_epoch: row.os_epoch,
         serial: row.serial,
         smbios_uuid: row.smbios_uuid,
         power_person: row.power_person,
@@ -144,6 +147,20 @@ pub async fn find_live_nonce(conn: &mut PgConnection, node: NodeId) -> Result<Op
     .fetch_optional(conn)
     .await?
     .flatten())
+}
+
+/// The claim whose data the node's disks may hold: the one that has it, or had it last. A wipe that could not be shown to be complete left
+/// that one's marker.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_last_claim(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: ClaimId" FROM claims WHERE node_id = $1 ORDER BY state <> 'released' DESC, created_at DESC, id DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// The account of a BMC credential.
@@ -267,7 +284,7 @@ pub async fn set_adopted(conn: &mut PgConnection, node: NodeId, host_key: &str, 
     Ok(())
 }
 
-/// An operating system lies on the node's disk.
+/// An operating system lies on the node's disk, written under an assignment epoch.
 ///
 /// # Errors
 /// When the database fails.
@@ -276,12 +293,14 @@ pub async fn set_installed(
     node: NodeId,
     host_key: &str,
     disk_serial: &str,
+    epoch: i64,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET os_host_key = $2, root_disk_serial = $3, os_boot_id = NULL WHERE id = $1",
+        "UPDATE nodes SET os_host_key = $2, root_disk_serial = $3, os_epoch = $4, os_boot_id = NULL WHERE id = $1",
         node as NodeId,
         host_key,
         disk_serial,
+        epoch,
     )
     .execute(conn)
     .await?;

@@ -18,6 +18,9 @@ pub struct TokenRow {
     pub expires_at: Timestamp,
     pub last_used: Option<jiff_sqlx::Timestamp>,
     pub revoked_at: Option<jiff_sqlx::Timestamp>,
+    /// Whom it was made by; nobody's where it was made beside the database.
+    pub person: Option<String>,
+    pub releases_per_hour: Option<i32>,
 }
 
 /// A token to write.
@@ -50,6 +53,27 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
     Ok(())
 }
 
+/// Writes down whose token it is, and how many nodes it may release in an hour alone.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_person(
+    conn: &mut PgConnection,
+    id: TokenId,
+    person: &str,
+    releases_per_hour: i32,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE tokens SET person = $2, releases_per_hour = $3 WHERE id = $1",
+        id as TokenId,
+        person,
+        releases_per_hour,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// One token, whatever became of it.
 ///
 /// # Errors
@@ -57,7 +81,7 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour
            FROM tokens WHERE id = $1"#,
         id as TokenId,
     )
@@ -72,7 +96,7 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour
            FROM tokens ORDER BY name LIMIT 1000"#,
     )
     .fetch_all(conn)

@@ -1,5 +1,6 @@
 //! Takes due nodes, asks the lifecycle, persists the answer. Never calls the outside world: what must act is a job.
 
+pub mod caution; // When the database is older than what others remember
 pub mod orders; // Builds what an agent is told, when it leases a job
 pub mod outcomes; // Applies what an agent reports
 pub mod permits; // Decides whether a permit may be redeemed

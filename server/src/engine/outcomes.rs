@@ -18,6 +18,9 @@ use crate::error::Error;
 /// Characters of an error text that are kept: it is shown in one place on a page.
 const LONGEST_MESSAGE: usize = 2000;
 
+/// What the agent reports when muster-node has worked for a later epoch or attempt.
+const STALE_ON_NODE: &str = "stale_on_node";
+
 /// What became of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -49,6 +52,13 @@ pub async fn apply(
             "other_step",
             format!("The job's step is {}.", current.step),
         ));
+    }
+    if let Outcome::Failed { failure } = &report.outcome
+        && failure.code == STALE_ON_NODE
+    {
+        // The current attempt of the current epoch cannot be behind its node, unless the database is.
+        let because = format!("A node says so of {}: {}.", current.node, short(&failure.message));
+        super::caution::notice(conn, &because, now).await?;
     }
     let outcome = settled(conn, &current, &report.outcome).await?;
     let (ending, kind, told) = match &outcome {
@@ -100,12 +110,16 @@ async fn keep_stale(
     let Some((node, operation)) = db::jobs::find(conn, job).await? else { return Ok(()) };
     let told = match &report.outcome {
         Outcome::Succeeded { .. } => "done".to_owned(),
-        Outcome::Failed { failure } => failure.message.chars().take(300).collect(),
+        Outcome::Failed { failure } => short(&failure.message),
         Outcome::Cancelled => "stopped".to_owned(),
     };
     let summary = format!("attempt {} was replaced and said afterwards: {told}", report.attempt);
     let event = NewEvent::node(now, format!("agent:{agent}"), "step.stale", node, summary);
     db::events::insert(conn, event.under(operation).with(json!({ "job": job, "attempt": report.attempt }))).await
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(300).collect()
 }
 
 /// Whether a result is one that a step can have.
@@ -139,7 +153,7 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::components::see(conn, job.node, &parts::seen_in(facts), now).await
         }
         JobResult::ImageWritten(written) => {
-            db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial).await
+            db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial, job.epoch).await
         }
         JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
         JobResult::Booted { boot_id } => db::specs::set_os_boot(conn, job.node, boot_id).await,

@@ -2,7 +2,7 @@
 
 use ed25519_dalek::SigningKey;
 use jiff::Timestamp;
-use muster_core::ids::AgentId;
+use muster_core::ids::{AgentId, EventId};
 use muster_core::permits::{PermitKind, sign};
 use muster_core::wire::agent::{RedeemPermit, Redeemed};
 use muster_core::wire::node::{Answer, Challenge};
@@ -15,19 +15,22 @@ use crate::db::permits::PermitRow;
 use crate::error::Error;
 
 /// Redeems a permit for the job that holds it. The same operation, epoch and disks may redeem again until the operation is over; a refusal
-/// says why and is an event.
+/// says why and is an event, which whoever asked is to remember.
 ///
 /// # Errors
-/// When the attempt is stale or the database fails.
+/// When the attempt is stale, while there is a caution, or when the database fails.
 pub async fn redeem(
     conn: &mut PgConnection,
     key: &SigningKey,
     agent: AgentId,
     request: &RedeemPermit,
     now: Timestamp,
-) -> Result<Redeemed, Error> {
+) -> Result<(Redeemed, EventId), Error> {
     let stale = || Error::conflict("stale_attempt", "Another attempt of this job is current.");
     let job = db::jobs::lock_current(conn, request.job, agent, request.attempt).await?.ok_or_else(stale)?;
+    if let Some(caution) = db::cautions::find_open(conn).await? {
+        return Err(Error::Caution(caution.because));
+    }
     let row = db::permits::lock(conn, request.permit).await?;
     let verdict = row.as_ref().map_or(Err("there is no such permit".to_owned()), |row| fits(row, request, now));
     let answer = match (verdict, &request.challenge) {
@@ -44,8 +47,8 @@ pub async fn redeem(
     };
     let event = NewEvent::node(now, "muster", kind, job.node, summary).under(job.operation);
     let detail = json!({ "permit": request.permit, "job": request.job, "attempt": request.attempt });
-    db::events::insert(conn, event.with(detail)).await?;
-    Ok(Redeemed { answer })
+    let event = db::events::insert_noted(conn, event.with(detail)).await?;
+    Ok((Redeemed { answer }, event))
 }
 
 fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<PermitKind, String> {
@@ -66,6 +69,9 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
     }
     if row.node_protected && kind != PermitKind::Power {
         return Err("the node is protected".into());
+    }
+    if row.void {
+        return Err("it is of before the database was put back".into());
     }
     if now > row.expires_at {
         return Err(format!("it expired at {}", row.expires_at));

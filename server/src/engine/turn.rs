@@ -67,7 +67,28 @@ async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(
         snapshot.power = db::lifecycle::power_share(conn, &node, RackLock::Hold).await?;
         decision = decide(&snapshot, now);
     }
+    let next = match &decision {
+        Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
+        // Queued, and no agent is given it.
+        Decision::Wait(_) => snapshot.active().filter(|view| view.status == StepStatus::Queued).map(|view| view.step),
+        Decision::Advance(_) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => None,
+    };
+    if let Some(step) = next.filter(|step| permit_kind(*step).is_some())
+        && let Some(caution) = db::cautions::find_open(conn).await?
+    {
+        decision = Decision::Wait(careful(step, caution.because));
+    }
     persist(conn, &node, &stay, decision, now).await
+}
+
+/// Why a step that powers or writes is not begun.
+fn careful(step: Step, because: String) -> Wait {
+    Wait {
+        condition: format!("caution mode: {because}"),
+        owner: "an administrator".into(),
+        next_action: format!("{} once `muster caution confirm` was run", step.title()),
+        until: None,
+    }
 }
 
 async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep]) -> Result<Snapshot, Error> {
@@ -94,6 +115,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         wish: node.wish,
         wish_reason: node.wish_reason.clone(),
         claim: node.claim.map(|(_, state)| state),
+        undo_until: node.undo_until,
         protected: node.protected,
         unsanitised: node.unsanitised,
         until: node.maintenance_until,

@@ -4,7 +4,9 @@
 pub mod agent; // The agents' listener
 pub mod agents; // Enrolment of agents
 pub mod answer; // Successes: JSON, ETag, Location
+pub mod approvals; // A second person
 pub mod blobs; // Content-addressed files
+pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
 pub mod declared; // The contract that all declared kinds share
 pub mod document; // JSON from callers
@@ -78,6 +80,8 @@ fn rest() -> OpenApiRouter<App> {
         .merge(operations::router())
         .merge(events::router())
         .merge(agents::router())
+        .merge(approvals::router())
+        .merge(caution::router())
         .merge(tokens::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))

@@ -62,6 +62,8 @@ async fn create_token(
     };
     let mut tx = app.pool.begin().await?;
     db::tokens::insert(&mut tx, &row).await?;
+    let limit = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
+    db::tokens::set_person(&mut tx, row.id, &actor.person, limit).await?;
     let summary = format!("token {} made with the role {}", row.name, row.role);
     record(&mut tx, &app, actor, ("token.created", summary), &row.id.to_string()).await?;
     tx.commit().await?;
@@ -73,6 +75,7 @@ async fn create_token(
         expires_at: row.expires_at,
         last_used: None,
         revoked_at: None,
+        releases_per_hour: Some(request.releases_per_hour),
     };
     Ok(Answer::ok(&CreatedToken { token, secret: minted.secret })?.status(StatusCode::CREATED))
 }
@@ -125,5 +128,6 @@ fn token(row: TokenRow) -> Result<Token, Error> {
         expires_at: row.expires_at,
         last_used: row.last_used.map(|at| at.to_jiff()),
         revoked_at: row.revoked_at.map(|at| at.to_jiff()),
+        releases_per_hour: row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok()),
     })
 }

@@ -1,6 +1,8 @@
 //! Background work with an owner. Each task is bounded per round and may run on every replica at once.
 
+pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
+pub mod marks; // Remembers outside the database what was in it
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +12,9 @@ use crate::app::App;
 /// Runs every task until cancelled; a task that panics ends the process, which is restarted whole.
 pub async fn run(app: App, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
-    tasks.spawn(leases::run(app, cancel));
+    tasks.spawn(leases::run(app.clone(), cancel.clone()));
+    tasks.spawn(idempotency::run(app.clone(), cancel.clone()));
+    tasks.spawn(marks::run(app, cancel));
     while let Some(ended) = tasks.join_next().await {
         ended.expect("a background task does not panic");
     }

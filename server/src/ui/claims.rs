@@ -6,6 +6,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::approvals::{self, Pending};
 use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Section, Visit};
@@ -27,6 +28,7 @@ pub(super) struct Page {
     frame: Frame,
     pools: Vec<Pool>,
     claims: Vec<Claim>,
+    pending: Vec<Pending>,
     pool: String,
     next: String,
 }
@@ -55,6 +57,8 @@ struct Claim {
     chip: Chip,
     created: Moment,
     epoch: i64,
+    /// Until then its release can be undone.
+    undo: Option<Moment>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,6 +81,7 @@ pub(super) async fn list_claims(
     let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let mut claims = db::claims::list(&mut conn, only, &query.after, limit).await?;
+    let waiting = db::approvals::list_open(&mut conn, visit.now).await?;
     let more = claims.len() > ROWS;
     claims.truncate(ROWS);
     let pool_part = only.map(|name| format!("pool={}&", format::escape(name))).unwrap_or_default();
@@ -90,6 +95,7 @@ pub(super) async fn list_claims(
         frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand("muster claim list", &path),
         pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
         claims: claims.into_iter().map(|row| claim(row, visit.now)).collect(),
+        pending: waiting.into_iter().map(|row| approvals::pending(row, &actor, visit.now)).collect(),
         pool: query.pool,
         next,
     })
@@ -118,6 +124,7 @@ fn claim(row: ClaimRow, now: Timestamp) -> Claim {
         chip: chips::outcome(&row.state),
         created: format::moment(row.created_at, now),
         epoch: row.epoch,
+        undo: row.undo_until.filter(|_| row.state == "releasing").map(|at| format::moment(at.to_jiff(), now)),
         pool: row.pool,
         node: row.node_name,
         name: row.name,

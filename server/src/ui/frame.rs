@@ -8,6 +8,7 @@ use http::request::Parts;
 use jiff::Timestamp;
 
 use super::assets::{URLS, Urls};
+use super::caution::{self, Banner};
 use super::format::{self, Moment};
 use crate::app::App;
 use crate::auth::Actor;
@@ -26,6 +27,7 @@ pub(super) struct Visit {
     pub part: bool,
     theme: &'static str,
     pub now: Timestamp,
+    caution: Option<Banner>,
 }
 
 impl FromRequestParts<App> for Visit {
@@ -40,6 +42,7 @@ impl FromRequestParts<App> for Visit {
             part: parts.headers.contains_key("hx-request"),
             theme: theme(jar.get("muster_theme").map(|cookie| cookie.value())),
             now: app.clock.now(),
+            caution: caution::banner(app).await,
         })
     }
 }
@@ -112,6 +115,8 @@ pub(super) struct Frame {
     /// The same by hand.
     pub cli: String,
     pub curl: String,
+    /// Why nothing is powered or written.
+    pub caution: Option<Banner>,
     pub urls: &'static Urls,
 }
 
@@ -123,6 +128,7 @@ impl Frame {
             user: format::cut(name, 40),
             role: actor.role.as_str(),
             live: "any",
+            caution: visit.caution.clone(),
             ..Self::bare(&visit.here, &visit.request_id, visit.theme, visit.now, section, title.into())
         }
     }
@@ -155,6 +161,7 @@ impl Frame {
             live: "never",
             cli: String::new(),
             curl: String::new(),
+            caution: None,
             urls: &URLS,
         }
     }

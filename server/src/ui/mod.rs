@@ -2,7 +2,9 @@
 //! templates loop and match, never compute. Whatever a page can do, the REST handlers do for it.
 
 mod agents; // The processes that act for sites
+mod approvals; // A second person, and the way back
 mod assets; // Style, script, icon: embedded, named by their content
+mod caution; // Caution mode, above every page
 mod chips; // Shape, colour and word of states and verdicts
 mod claims; // Pools, and the nodes bound to them
 mod events; // The history
@@ -41,6 +43,9 @@ pub fn router(app: App) -> Router {
         .route("/claims", get(claims::list_claims))
         .route("/events", get(events::list_events))
         .route("/agents", get(agents::list_agents))
+        .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
+        .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
+        .route("/ui/caution/{id}/confirm", post(caution::confirm))
         .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/ui/events", get(live::stream_changes))

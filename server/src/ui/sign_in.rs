@@ -58,11 +58,12 @@ pub(super) struct Credentials {
 pub(super) async fn sign_in(
     State(app): State<App>,
     visit: Visit,
+    headers: HeaderMap,
     jar: CookieJar,
     Form(given): Form<Credentials>,
 ) -> Result<Response, Error> {
     let next = local(&given.next);
-    Ok(match sessions::sign_in(&app, given.name.trim(), given.password).await? {
+    Ok(match sessions::sign_in(&app, &headers, given.name.trim(), given.password).await? {
         Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
         None => {
             let name = super::format::cut(&given.name, 64);

@@ -42,6 +42,7 @@ const KINDS: [&str; 11] = [
 enum Happens {
     Claim(u8),
     Release(u8),
+    Undo(u8),
     Asked(u8, &'static str),
     /// Somebody stops what the node works on.
     Stopped(u8),
@@ -61,6 +62,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     prop_oneof![
         3 => node.clone().prop_map(Happens::Claim),
         2 => node.clone().prop_map(Happens::Release),
+        1 => node.clone().prop_map(Happens::Undo),
         2 => (node.clone(), proptest::sample::select(&ACTIONS[..])).prop_map(|(node, action)| Happens::Asked(node, action)),
         1 => node.clone().prop_map(Happens::Stopped),
         1 => (node.clone(), any::<bool>()).prop_map(|(node, protected)| Happens::Protected(node, protected)),
@@ -78,6 +80,7 @@ async fn happen(world: &mut World, what: Happens) {
     match what {
         Happens::Claim(node) => drop(world.claim(&name(node)).await),
         Happens::Release(node) => drop(world.release(&name(node)).await),
+        Happens::Undo(node) => drop(world.undo(&name(node)).await),
         Happens::Asked(node, action) => drop(world.ask(&name(node), action).await),
         Happens::Stopped(node) => {
             if let Some(operation) = world.value(&name(node), "operation_id").await {

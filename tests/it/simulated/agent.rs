@@ -11,8 +11,8 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
-    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
-    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, BootLive, HEARD, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, MARK, Outcome,
+    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
 use serde::Serialize;
@@ -73,6 +73,8 @@ pub(crate) struct Agent {
     fuel: Arc<AtomicU32>,
     /// Whether it goes on although it was told to stop.
     deaf: Arc<AtomicBool>,
+    /// The latest event it was told of: on disk, so that the next process has it.
+    pub(crate) heard: Arc<Mutex<Option<String>>>,
 }
 
 impl Agent {
@@ -87,11 +89,17 @@ impl Agent {
             instance: uuid::Uuid::now_v7().to_string(),
             fuel: Arc::new(AtomicU32::new(fuel)),
             deaf: Arc::new(AtomicBool::new(false)),
+            heard: Arc::default(),
         };
         let welcome = agent.hello_again().await;
         agent.epoch = welcome.epoch;
         agent.trusted = welcome.permit_public_key;
         agent
+    }
+
+    /// The same process, as it finds another server at the same address.
+    pub(crate) fn moved(&self, router: Router) -> Self {
+        Self { router, ..self.clone() }
     }
 
     /// The same process says hello, as after a lost answer.
@@ -112,13 +120,18 @@ impl Agent {
 
     /// A call as it goes over the wire.
     pub(crate) async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
-        let request = Request::post(path)
+        let mut request = Request::post(path)
             .header("authorization", format!("Bearer {}", self.token))
-            .header("content-type", "application/json")
-            .body(Body::from(serde_json::to_vec(body).unwrap()))
-            .unwrap();
+            .header("content-type", "application/json");
+        if let Some(heard) = self.heard.lock().expect("nobody panics with it").as_deref() {
+            request = request.header(HEARD, heard);
+        }
+        let request = request.body(Body::from(serde_json::to_vec(body).unwrap())).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
+        if let Some(mark) = response.headers().get(MARK) {
+            *self.heard.lock().expect("nobody panics with it") = Some(mark.to_str().unwrap().to_owned());
+        }
         let bytes = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         match status.is_success() {

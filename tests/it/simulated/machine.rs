@@ -203,6 +203,10 @@ impl Machine {
         if plan.epoch < self.epoch || known.is_some_and(|known| plan.attempt < known.plan.attempt) {
             return Heard::Stale;
         }
+        if let Some(failure) = self.marked(plan) {
+            return Heard::Result(WorkResult::Failed(failure));
+        }
+        let known = self.spools.get(&plan.job);
         self.epoch = plan.epoch;
         if known.is_none_or(|known| known.plan.work != plan.work) {
             let spool = Spool { plan: plan.clone(), challenge: self.challenge(plan), result: None };
@@ -222,6 +226,20 @@ impl Machine {
             Some(result) => Heard::Result(result.clone()),
             None => Heard::Challenge(spool.challenge.clone()),
         }
+    }
+
+    /// Why a disk is not this plan's to write: it is marked with another claim, or with a later epoch.
+    fn marked(&self, plan: &Plan) -> Option<Failure> {
+        let (claim, serials) = match &plan.work {
+            Work::WriteImage(image) => (Some(image.claim), vec![image.disk_serial.clone()]),
+            Work::Wipe(wipe) => (wipe.claim, wipe.disk_serials.clone()),
+            Work::Converge(_) | Work::Gate(_) => return None,
+        };
+        let finished = self.spools.get(&plan.job).is_some_and(|spool| spool.result.is_some());
+        let marks = serials.iter().filter_map(|serial| self.disks.get(serial)?.marker.as_ref());
+        let foreign = marks.filter(|_| !finished).find(|mark| Some(mark.claim) != claim || mark.epoch > plan.epoch)?;
+        let message = format!("a disk is in use by claim {} since epoch {}", foreign.claim, foreign.epoch);
+        Some(Failure { code: "marked_in_use".into(), message, retryable: false })
     }
 
     /// `muster-node answer`: the server's word on the challenge. `trusted` is the key of the site's live image.

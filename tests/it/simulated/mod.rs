@@ -9,7 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
 use jiff::SignedDuration;
+use muster_agent::work::client::Client;
+use muster_agent::work::marks::Marks;
+use muster_core::clock::Clock;
 use muster_core::gates::Verdict;
+use muster_core::values::Secret;
 use muster_core::wire::agent::{Job, Outcome};
 use muster_core::wire::node::Failure;
 use muster_server::tasks::leases;
@@ -20,6 +24,7 @@ use self::agent::{Agent, IMMORTAL, Stop};
 use self::machine::{Machine, Turn};
 use self::rack::Rack;
 use crate::support::fleet;
+use crate::support::postgres::Backup;
 use crate::support::server::{Caller, Reply, Server};
 
 /// More passes than any test needs; beyond it, something goes in circles.
@@ -108,8 +113,36 @@ impl World {
 
     /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
     pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
-        let next = Agent::start(self.listener.clone(), &self.token, Arc::clone(&self.rack), fuel).await;
+        let mut next = Agent::start(self.listener.clone(), &self.token, Arc::clone(&self.rack), fuel).await;
+        next.heard = Arc::clone(&self.agent.heard);
         std::mem::replace(&mut self.agent, next)
+    }
+
+    /// The database is put back to what it was when the backup was made; machines, agents and the server's files are what they are.
+    pub(crate) async fn put_back(&mut self, backup: &Backup) {
+        let now = self.server.app.clock.now();
+        let mut server = Server::on(backup.restore().await, Clock::manual(now)).await;
+        server.app.blobs = Arc::clone(&self.server.app.blobs);
+        std::mem::swap(&mut server.data_dir, &mut self.server.data_dir);
+        self.server = server;
+        self.admin = self.server.with(self.admin.token.clone());
+        self.listener = http::agent::router(self.server.app.clone());
+        self.agent = self.agent.moved(self.listener.clone());
+    }
+
+    /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
+    pub(crate) async fn real_client(&self, data_dir: &std::path::Path) -> muster_agent::work::client::Server {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = self.listener.clone();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let client = Client::new(&url, Secret::new(self.token.clone())).unwrap();
+        let client = client.remembering(Marks::open(data_dir).unwrap());
+        muster_agent::work::client::Server { client, epoch: self.agent.epoch }
+    }
+
+    pub(crate) async fn undo(&self, name: &str) -> Reply {
+        self.admin.send(reqwest::Method::POST, &format!("/v1/claims/c-{name}/undo"), Vec::new()).await
     }
 
     /// A second agent of the site.

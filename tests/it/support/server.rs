@@ -27,7 +27,8 @@ pub(crate) const START: &str = "2026-01-05T08:00:00Z";
 pub(crate) struct Server {
     pub(crate) app: App,
     router: Router,
-    _blobs: TempDir,
+    /// Outlives a database that is put back.
+    pub(crate) data_dir: TempDir,
 }
 
 /// An answer, read whole.
@@ -68,8 +69,11 @@ pub(crate) struct Caller {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let pool = postgres::database().await;
-        let clock = Clock::manual(START.parse::<Timestamp>().unwrap());
+        Self::on(postgres::database().await, Clock::manual(START.parse::<Timestamp>().unwrap())).await
+    }
+
+    /// A server on a database that is there already.
+    pub(crate) async fn on(pool: sqlx::PgPool, clock: Clock) -> Self {
         let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
         let blobs = tempfile::tempdir().unwrap();
         let app = App {
@@ -81,7 +85,7 @@ impl Server {
             wake_agents: Arc::new(Notify::new()),
             wake_readers: Arc::new(watch::channel(0).0),
         };
-        Self { router: muster_server::http::router(app.clone()), app, _blobs: blobs }
+        Self { router: muster_server::http::router(app.clone()), app, data_dir: blobs }
     }
 
     /// A caller with a token of the role.

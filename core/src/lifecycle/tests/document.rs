@@ -57,7 +57,7 @@ fn situations(state: State) -> Vec<Snapshot> {
                         let mut one = node(state);
                         (one.wish, one.claim, one.failed_phase) = (wish, claim, failed_phase);
                         let drains = state == State::Draining || failed_phase == Some(State::Draining);
-                        if drains && *purpose == Purpose::Release && claim != Some(ClaimState::Releasing) {
+                        if drains && *purpose == Purpose::Release && claim.is_none() {
                             continue;
                         }
                         one.purpose = drains.then_some(*purpose);

@@ -52,6 +52,7 @@ fn node(state: State) -> Snapshot {
         wish: None,
         wish_reason: None,
         claim: None,
+        undo_until: None,
         protected: false,
         unsanitised: false,
         until: None,

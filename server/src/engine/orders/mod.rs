@@ -114,7 +114,7 @@ async fn spec(
             plan: WipePlan {
                 permit: permit(s)?,
                 operation: s.row.operation.context("the job has no operation")?,
-                claim: s.node.claim,
+                claim: db::specs::find_last_claim(conn, s.row.node).await?,
                 disk_serials: disks(facts(conn, s).await?),
             },
         },
@@ -204,9 +204,9 @@ fn installed(s: &Sources<'_>) -> anyhow::Result<Login> {
     Ok(Login { address: s.wiring.address, port: SSH_PORT, host_key, user_key })
 }
 
-/// Who may log in to the installed OS: this node at this assignment epoch.
+/// Who may log in to the installed OS: this node at the assignment epoch it was imaged for.
 fn principal(s: &Sources<'_>) -> String {
-    format!("muster:{}:{}", s.node.id, s.node.epoch)
+    format!("muster:{}:{}", s.node.id, s.node.os_epoch)
 }
 
 fn boot_url(s: &Sources<'_>, path: &str) -> String {
@@ -248,7 +248,8 @@ async fn write_image(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDo
             hosts: vec![(s.wiring.address.to_string(), s.node.name.clone())],
         },
         user_ca: s.keys.user_ca_line()?,
-        principal: principal(s),
+        // The OS that is about to be written knows this epoch, whatever was there before.
+        principal: format!("muster:{}:{}", s.node.id, s.row.epoch),
     })
 }
 

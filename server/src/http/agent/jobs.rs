@@ -14,7 +14,7 @@ use serde_json::json;
 use sqlx::Acquire as _;
 
 use super::told::Told;
-use super::{Agent, LEASE_S};
+use super::{Agent, LEASE_S, Standing};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
@@ -61,7 +61,10 @@ pub(super) async fn lease(
 async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    agent.fence(&mut tx, request.epoch, app).await?;
+    if agent.fence(&mut tx, request.epoch, app).await? == Standing::StandsBy {
+        tx.commit().await?;
+        return Ok(Vec::new());
+    }
     let capacity = i64::from(request.capacity.min(100));
     let rows = db::jobs::lease(&mut tx, agent.site, agent.id, capacity, now, lease_end(now)).await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
@@ -107,13 +110,15 @@ pub(super) async fn act(
     let before: String = request.before.chars().take(200).collect();
     let act: String = request.act.chars().take(60).collect();
     let known = db::acts::start(&mut tx, job, current.round, &act, request.attempt, &before, now).await?;
+    let mut noted = None;
     if known.is_none() {
         let summary = format!("{act}, seen before: {before}");
         let event = NewEvent::node(now, format!("agent:{}", agent.name), "act.started", current.node, summary);
         let detail = json!({ "job": job, "attempt": request.attempt, "act": act });
-        db::events::insert(&mut tx, event.under(current.operation).with(detail)).await?;
+        noted = Some(db::events::insert_noted(&mut tx, event.under(current.operation).with(detail)).await?);
     }
     tx.commit().await?;
+    agent.mark.set(noted);
     Ok(Json(known.map_or(ActReply::Go, ActReply::Already)))
 }
 
@@ -177,7 +182,8 @@ pub(super) async fn redeem(
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     agent.fence(&mut tx, request.epoch, &app).await?;
-    let redeemed = permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
+    let (redeemed, event) = permits::redeem(&mut tx, app.keys.permit(), agent.id, &request, now).await?;
     tx.commit().await?;
+    agent.mark.set(Some(event));
     Ok(Json(redeemed))
 }

@@ -4,29 +4,43 @@
 mod blobs; // Blobs by digest
 mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
+mod marks; // What an agent is to remember, and what it remembers
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
 mod told; // What agents pass on from nodes
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
 use axum::routing::{get, post};
+use axum::{Router, middleware};
 use http::header;
 use http::request::Parts;
+use jiff::SignedDuration;
 use muster_core::ids::{AgentId, ObjectId};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{Hello, Welcome};
+use serde_json::json;
 use sqlx::PgConnection;
 
+use self::marks::Mark;
 use crate::app::App;
 use crate::db;
-use crate::db::agents::AgentRow;
+use crate::db::agents::{AgentRow, Hold, LeaseTimes};
+use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
 
 /// A job's lease. An agent renews at a third of it.
 pub const LEASE_S: u64 = 30;
+
+/// A site's lease: its agent says something every few seconds while it lives.
+const SITE_LEASE: SignedDuration = SignedDuration::from_secs(45);
+
+/// A lease that lasts longer than this was written just now.
+const RENEWED: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long after the end of a lease nobody takes it: the last call to a BMC that its holder began may still be under way.
+const LAST_CALL: SignedDuration = SignedDuration::from_secs(45);
 
 /// Log lines and evidence of a whole gate run fit; an image never goes this way.
 const BODY_LIMIT: usize = 32 << 20;
@@ -45,6 +59,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(marks::carry))
         .with_state(app)
 }
 
@@ -55,6 +70,8 @@ pub struct Agent {
     pub name: String,
     pub site: ObjectId,
     pub site_name: String,
+    /// What the answer asks it to remember.
+    mark: Mark,
 }
 
 impl FromRequestParts<App> for Agent {
@@ -66,20 +83,53 @@ impl FromRequestParts<App> for Agent {
         let mut conn = app.pool.acquire().await?;
         let row = db::agents::find_by_token(&mut conn, &Digest::of(token.as_bytes()).0).await?;
         let AgentRow { id, name, site, site_name, .. } = row.ok_or(Error::Unauthenticated)?;
-        Ok(Self { id, name, site, site_name })
+        let mark = Mark::of(parts);
+        mark.compare(&mut conn, &name, parts, app).await?;
+        Ok(Self { id, name, site, site_name, mark })
     }
 }
 
 impl Agent {
-    /// Refuses a process that another one replaced; notes that this one was heard.
-    async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<(), Error> {
+    /// Refuses a process that another one replaced; notes that this one was heard, and whether it acts for its site or stands by.
+    async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
         let current = db::agents::epoch(conn, self.id).await?;
         if epoch != current {
             let detail = format!("This process has epoch {epoch}; another took over with {current}.");
             return Err(Error::conflict("stale_epoch", detail));
         }
-        db::agents::seen(conn, self.id, app.clock.now()).await
+        let now = app.clock.now();
+        db::agents::seen(conn, self.id, now).await?;
+        let times = LeaseTimes { until: now + SITE_LEASE, fresh: now + RENEWED, over: now - LAST_CALL };
+        let former = match db::agents::hold_site(conn, self.site, self.id, times).await? {
+            Hold::Held => return Ok(Standing::Acts),
+            Hold::Others => return Ok(Standing::StandsBy),
+            Hold::TakenFrom(former) => former,
+        };
+        db::jobs::requeue_of(conn, former).await?;
+        let summary =
+            format!("{} acts for {} from now on: the agent before was not heard of", self.name, self.site_name);
+        let event = NewEvent {
+            at: now,
+            actor: format!("agent:{}", self.name),
+            kind: "site.taken_over",
+            node: None,
+            object: Some(self.site),
+            operation: None,
+            request_id: None,
+            summary,
+            detail: json!({ "from": former, "to": self.id }),
+        };
+        db::events::insert(conn, event).await?;
+        Ok(Standing::Acts)
     }
+}
+
+/// What an agent may do for its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Acts,
+    /// Another agent of the site acts: this one gets no jobs, and answers nothing on the wire.
+    StandsBy,
 }
 
 async fn hello(State(app): State<App>, agent: Agent, Json(hello): Json<Hello>) -> Result<Json<Welcome>, Error> {

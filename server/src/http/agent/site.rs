@@ -8,7 +8,7 @@ use muster_core::values::Digest;
 use muster_core::wire::agent::{DhcpMode, Reservation, SiteConfig, SitePoll, Subnet};
 use serde::Deserialize;
 
-use super::Agent;
+use super::{Agent, Standing};
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
@@ -60,8 +60,14 @@ struct Range {
 }
 
 async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error> {
-    let mut conn = app.pool.acquire().await?;
-    agent.fence(&mut conn, epoch, app).await?;
+    let mut conn = app.pool.begin().await?;
+    let standing = agent.fence(&mut conn, epoch, app).await?;
+    if standing == Standing::StandsBy {
+        conn.commit().await?;
+        // Two that answered the same machines would take turns: one says what to boot, and the other to boot from disk.
+        let (site, revision) = (agent.site_name.clone(), "standby".to_owned());
+        return Ok(SiteConfig { revision, site, subnets: Vec::new(), consoles: Vec::new() });
+    }
     let reservations = db::agents::list_reservations(&mut conn, agent.site).await?;
     let mut subnets = Vec::new();
     for (id, name, spec) in db::agents::list_subnets(&mut conn, agent.site).await? {
@@ -78,6 +84,7 @@ async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error>
         subnets.push(Subnet { name, network, agent_address, gateway, dns, mode, dynamic_range, reservations, relays });
     }
     let consoles = db::consoles::list_targets(&mut conn, agent.site).await?;
+    conn.commit().await?;
     let document = serde_json::to_vec(&(&subnets, &consoles)).map_err(Error::internal)?;
     Ok(SiteConfig { revision: Digest::of(&document).hex(), site: agent.site_name.clone(), subnets, consoles })
 }

@@ -1,7 +1,8 @@
 //! Claims: binding nodes to pools, and giving them back.
 
-mod create;
-pub mod release;
+mod create; // Binding
+pub mod release; // Giving back
+pub mod undo; // Taking back what was given back
 
 use axum::extract::State;
 use muster_api::claims::ClaimStatus;
@@ -28,6 +29,7 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_claims, create::create_claim))
         .routes(routes!(get_claim, release::delete_claim))
+        .routes(routes!(undo::undo_release))
 }
 
 /// Which claims to list.
@@ -80,6 +82,7 @@ fn object(row: ClaimRow) -> Result<Object<Value, ClaimStatus>, Error> {
         node_state: row.node_state,
         epoch: row.epoch,
         released_at: row.released_at.map(|at| at.to_jiff()),
+        undo_until: row.undo_until.filter(|_| state == ClaimState::Releasing).map(|at| at.to_jiff()),
         // Once released, the node is busy with somebody else's.
         operation: row.operation.filter(|_| state != ClaimState::Released).map(|id| id.0),
     };

@@ -2,96 +2,173 @@
 
 use axum::extract::State;
 use http::StatusCode;
+use jiff::SignedDuration;
 use muster_api::operations::Operation;
+use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::Wish;
+use serde::Deserialize;
 use sqlx::PgConnection;
+use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::claims::ClaimRow;
+use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::extract::Path;
+use crate::http::extract::{Path, Query};
 use crate::http::preconditions::Preconditions;
-use crate::http::{operations, wake};
+use crate::http::{approvals, operations, wake};
 
-/// Releases a node. The same call again leads to the same operation.
+/// How to release.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReleaseQuery {
+    /// Erase the disks without the time in which the release can be undone.
+    erase_now: bool,
+}
+
+/// Whether a release can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    /// For as long as the pool says.
+    Kept,
+    ErasedNow,
+}
+
+/// Releases a node. The same call again leads to the same operation; with `erase_now` it ends the time in which it can be undone.
 #[utoipa::path(delete, path = "/v1/claims/{claim}", tag = "claims",
-    params(("claim", description = "Name or id"), ("If-Match" = String, Header)), responses(
+    params(("claim", description = "Name or id"), ("If-Match" = String, Header), ReleaseQuery), responses(
     (status = 202, description = "The release is the operation", body = Operation),
-    (status = 409, description = "The node is protected, or the claim is over", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The node is protected, the claim is over, or a second person must agree: `second_person`, and Link leads to the approval",
+        body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn delete_claim(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(key): Path<String>,
+    Query(query): Query<ReleaseQuery>,
     preconditions: Preconditions,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let operation = begin(&mut tx, &app, &actor, &key, preconditions).await?;
-    let operation = operations::load(&mut tx, operation).await?;
-    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    let disks = if query.erase_now { Disks::ErasedNow } else { Disks::Kept };
+    let operation = begin(&app, &actor, &key, preconditions, disks).await?;
+    let operation = operations::load(&mut *app.pool.acquire().await?, operation).await?;
+    Ok(Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone()))
 }
 
 /// Releases as a page does, which says the generation it showed.
 ///
 /// # Errors
 /// As [`delete_claim`] answers.
-pub async fn release_claim(app: &App, actor: &Actor, key: &str, generation: i64) -> Result<OperationId, Error> {
+pub async fn release_claim(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    generation: i64,
+    disks: Disks,
+) -> Result<OperationId, Error> {
+    begin(app, actor, key, Preconditions::generation(generation), disks).await
+}
+
+async fn begin(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    preconditions: Preconditions,
+    disks: Disks,
+) -> Result<OperationId, Error> {
     let mut tx = app.pool.begin().await?;
-    let operation = begin(&mut tx, app, actor, key, Preconditions::generation(generation)).await?;
+    let (node, claim) = locked(&mut tx, key).await?;
+    preconditions.allow_removal(claim.generation)?;
+    let operation = match (claim.state.as_str(), claim.operation) {
+        _ if node.protected => return Err(protected(&node)),
+        ("bound", _) => {
+            let pool = approvals::pool_of(&mut tx, claim.pool_id).await?;
+            if let Some((id, because)) = approvals::needed(&mut tx, app, actor, &claim, &pool).await? {
+                // The request stays, and the answer says that it is one.
+                tx.commit().await?;
+                wake(app);
+                return Err(Error::SecondPerson { id, because });
+            }
+            release(&mut tx, app, actor, (&node, &claim), &pool, disks).await?
+        }
+        ("releasing", Some(operation)) => {
+            if disks == Disks::ErasedNow && claim.undo_until.is_some() {
+                db::claims::end_undo(&mut tx, claim.id).await?;
+                db::lifecycle::make_due(&mut tx, node.id, app.clock.now()).await?;
+            }
+            operation
+        }
+        _ => return Err(over(&claim)),
+    };
     tx.commit().await?;
     wake(app);
     Ok(operation)
 }
 
-async fn begin(
-    tx: &mut PgConnection,
+/// Begins a release that a second person agreed to, for whoever asked.
+///
+/// # Errors
+/// 409 when the node is protected or the claim is over.
+pub(in crate::http) async fn approved(
+    conn: &mut PgConnection,
     app: &App,
-    actor: &Actor,
-    key: &str,
-    preconditions: Preconditions,
+    (by, asked): (&Actor, &str),
+    node: &LockedNode,
+    claim: &ClaimRow,
 ) -> Result<OperationId, Error> {
+    match claim.state.as_str() {
+        _ if node.protected => Err(protected(node)),
+        "bound" => {
+            let pool = approvals::pool_of(conn, claim.pool_id).await?;
+            let asker = Actor { name: asked.to_owned(), ..by.clone() };
+            release(conn, app, &asker, (node, claim), &pool, Disks::Kept).await
+        }
+        _ => Err(over(claim)),
+    }
+}
+
+/// The claim, under the lock of its node, which orders releases.
+pub(in crate::http) async fn locked(conn: &mut PgConnection, key: &str) -> Result<(LockedNode, ClaimRow), Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
-    let found = db::claims::find(tx, key).await?.ok_or_else(missing)?;
-    // The node's lock orders releases; the claim is read again under it.
-    let node = db::nodes::find_for_update(tx, &found.node.to_string()).await?.ok_or_else(missing)?;
-    let claim = db::claims::find(tx, &found.id.to_string()).await?.ok_or_else(missing)?;
-    preconditions.allow_removal(claim.generation)?;
-    if node.protected {
-        return Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name)));
-    }
-    match (claim.state.as_str(), claim.operation) {
-        ("bound", former) => release(tx, app, actor, &claim, node.epoch + 1, former).await,
-        ("releasing", Some(operation)) => Ok(operation),
-        _ => Err(Error::conflict("released", format!("The claim {} is over.", claim.name))),
-    }
+    let found = db::claims::find(conn, key).await?.ok_or_else(missing)?;
+    let node = db::nodes::find_for_update(conn, &found.node.to_string()).await?.ok_or_else(missing)?;
+    let claim = db::claims::find(conn, &found.id.to_string()).await?.ok_or_else(missing)?;
+    Ok((node, claim))
+}
+
+fn protected(node: &LockedNode) -> Error {
+    Error::conflict("protected", format!("{} is protected; clear that first.", node.name))
+}
+
+fn over(claim: &ClaimRow) -> Error {
+    Error::conflict("released", format!("The claim {} is over.", claim.name))
 }
 
 async fn release(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    claim: &ClaimRow,
-    epoch: i64,
-    former: Option<OperationId>,
+    (node, claim): (&LockedNode, &ClaimRow),
+    pool: &PoolSpec,
+    disks: Disks,
 ) -> Result<OperationId, Error> {
     let now = app.clock.now();
     let operation = OperationId::new();
-    if let Some(former) = former {
+    if let Some(former) = claim.operation {
         let message = format!("overtaken by release (operation {operation})");
         db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
-    if !db::claims::set_releasing(conn, claim.id, epoch, now).await? {
-        return Err(Error::conflict("released", format!("The claim {} is over.", claim.name)));
+    let window = SignedDuration::from_secs(i64::from(pool.undo_window_s));
+    let undo_until = (disks == Disks::Kept && !window.is_zero()).then(|| now + window);
+    if !db::claims::set_releasing(conn, claim.id, node.epoch + 1, undo_until, now).await? {
+        return Err(over(claim));
     }
     let new = NewOperation {
         id: operation,
@@ -104,7 +181,7 @@ async fn release(
         now,
     };
     db::operations::insert(conn, &new).await?;
-    db::nodes::set_assignment(conn, claim.node, epoch, operation, now).await?;
+    db::nodes::set_assignment(conn, claim.node, node.epoch + 1, operation, now).await?;
     db::nodes::set_wish(conn, claim.node, Wish::Release, None, operation, now).await?;
     let summary = format!("{} is released: the claim {} was deleted", claim.node_name, claim.name);
     super::create::record(conn, app, actor, claim.node, operation, ("claim.releasing", summary), &claim.name).await?;

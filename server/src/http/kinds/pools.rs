@@ -1,6 +1,6 @@
 //! Pools. Refused when what they name does not fit together: that is cheaper to hear now than from a half-installed node.
 
-use muster_api::pools::PoolSpec;
+use muster_api::pools::{LONGEST_UNDO_WINDOW_S, PoolSpec};
 use muster_core::stacks::StackSpec;
 
 use crate::error::{Error, Fault};
@@ -17,6 +17,12 @@ impl Declared for PoolSpec {
         references
             .extend(self.profile.iter().map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())));
         references
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let detail = format!("At most {LONGEST_UNDO_WINDOW_S} seconds: a week.");
+        let long = self.undo_window_s > LONGEST_UNDO_WINDOW_S;
+        long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect()
     }
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {

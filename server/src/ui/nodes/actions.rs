@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
-use crate::http::claims::release::release_claim;
+use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
 use crate::http::nodes::actions::{Asked, ask};
 use crate::http::nodes::view::NodeObject;
@@ -114,9 +114,10 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Inspect => {
             ("Inspect", "Take the inventory again: in the live image, or beside its jobs where it is in service.")
         }
-        Wish::Release => {
-            ("Release", "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends.")
-        }
+        Wish::Release => (
+            "Release",
+            "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends. Until the wipe it can be undone, on the page of claims.",
+        ),
         Wish::Retry => ("Retry", "Begin the phase that failed again, from its start."),
         Wish::Quarantine => ("Quarantine", "Stop what runs and use it for nothing until a person decides."),
         Wish::Recover => ("Recover", "Run the gates again, or inspect it when nobody holds it."),
@@ -162,7 +163,9 @@ pub(in crate::ui) async fn act_on_node(
     }
     let reason = Some(asked.reason.trim()).filter(|reason| !reason.is_empty());
     match (wish, asked.claim.zip(asked.generation)) {
-        (Wish::Release, Some((claim, generation))) => release_claim(&app, &actor, &claim, generation).await?,
+        (Wish::Release, Some((claim, generation))) => {
+            release_claim(&app, &actor, &claim, generation, Disks::Kept).await?
+        }
         (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
         _ => ask(&app, &actor, &node, Asked { wish, reason, until: end(asked.hours.trim(), app.clock.now())? }).await?,
     };

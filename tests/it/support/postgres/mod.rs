@@ -2,6 +2,8 @@
 //! a test process starts in a fraction of a second. A small shell outlives the process just long enough to stop the server and remove its
 //! files, however the process ended.
 
+pub(crate) mod cluster; // Two servers, one a copy of the other
+
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,17 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// One process's tests share it, and nothing in it outlives them.
+const SETTINGS: [&str; 8] = [
+    "listen_addresses=",
+    "fsync=off",
+    "full_page_writes=off",
+    "synchronous_commit=off",
+    "shared_buffers=32MB",
+    "max_connections=200",
+    "autovacuum=off",
+    "jit=off",
+];
 const TEMPLATE: &str = "muster_template";
 /// Reads until the test process is gone, whatever ended it, then stops the server and removes its files.
 const KEEPER: &str = r#"trap '' INT TERM HUP
@@ -37,17 +50,60 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 /// A migrated, empty database that nobody else has.
 pub(crate) async fn database() -> PgPool {
-    let running = RUNNING
-        .get_or_init(|| std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic"));
+    database_like(TEMPLATE).await
+}
+
+/// A database without a table that nobody else has.
+pub(crate) async fn empty_database() -> PgPool {
+    database_like("template1").await
+}
+
+fn running() -> &'static Running {
+    RUNNING.get_or_init(|| std::thread::spawn(start).join().expect("the thread that starts Postgres does not panic"))
+}
+
+async fn database_like(template: &str) -> PgPool {
+    let running = running();
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
     let mut admin = connect(&running.socket_dir, "postgres").await.expect("Postgres was seen to answer");
-    admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))).await.unwrap();
+    admin.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {template}"))).await.unwrap();
     PgPoolOptions::new()
         .max_connections(20)
         .acquire_timeout(Duration::from_secs(20))
         .connect_with(options(&running.socket_dir, &name))
         .await
         .unwrap()
+}
+
+/// A backup of one database, as pg_dump makes it.
+pub(crate) struct Backup(Vec<u8>);
+
+impl Backup {
+    pub(crate) fn of(pool: &PgPool) -> Self {
+        let name = pool.connect_options().get_database().unwrap().to_owned();
+        let output = Command::new(binary("pg_dump")).args(client(&name)).output().unwrap();
+        assert!(output.status.success(), "pg_dump: {}", String::from_utf8_lossy(&output.stderr));
+        Self(output.stdout)
+    }
+
+    /// The backup in a database of its own.
+    pub(crate) async fn restore(&self) -> PgPool {
+        let pool = empty_database().await;
+        let name = pool.connect_options().get_database().unwrap().to_owned();
+        let dump = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(dump.path(), &self.0).unwrap();
+        let mut psql = Command::new(binary("psql"));
+        psql.args(client(&name)).args(["-q", "-v", "ON_ERROR_STOP=1", "-f"]).arg(dump.path());
+        let output = psql.output().unwrap();
+        assert!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+        pool
+    }
+}
+
+/// How a program of Postgres reaches a database.
+fn client(database: &str) -> [String; 6] {
+    let socket_dir = running().socket_dir.display().to_string();
+    ["-h".into(), socket_dir, "-U".into(), "muster".into(), "-d".into(), database.into()]
 }
 
 fn options(socket_dir: &Path, database: &str) -> PgConnectOptions {
@@ -62,11 +118,11 @@ fn start() -> Running {
     let template = template();
     let dir = tempfile::Builder::new().prefix("muster-pg-").tempdir().unwrap().keep();
     copy(&template, &dir.join("data"));
-    run(&dir)
+    run(&dir, &SETTINGS, "postgres")
 }
 
-/// Starts the server of a directory, under its keeper, and waits until it answers.
-fn run(dir: &Path) -> Running {
+/// Starts the server of a directory, under its keeper, and waits until it answers for a database.
+fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
     own(dir);
     let log = File::create(dir.join("postgres.log")).unwrap();
     let data = dir.join("data");
@@ -75,18 +131,8 @@ fn run(dir: &Path) -> Running {
     server.push(data.display().to_string());
     server.push("-k".into());
     server.push(dir.display().to_string());
-    let settings = [
-        "listen_addresses=",
-        "fsync=off",
-        "full_page_writes=off",
-        "synchronous_commit=off",
-        "shared_buffers=32MB",
-        "max_connections=200",
-        "autovacuum=off",
-        "jit=off",
-    ];
     for setting in settings {
-        server.extend(["-c".to_owned(), setting.to_owned()]);
+        server.extend(["-c".to_owned(), (*setting).to_owned()]);
     }
     let keeper = Command::new("sh")
         .args(["-c", KEEPER, "keeper"])
@@ -101,7 +147,7 @@ fn run(dir: &Path) -> Running {
     let running = Running { socket_dir: dir.to_path_buf(), _keeper: keeper };
     let deadline = Instant::now() + START_TIMEOUT;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    while let Err(error) = runtime.block_on(connect(dir, "postgres")) {
+    while let Err(error) = runtime.block_on(connect(dir, database)) {
         let mut text = String::new();
         File::open(dir.join("postgres.log")).unwrap().read_to_string(&mut text).unwrap();
         assert!(Instant::now() < deadline, "Postgres does not answer: {error}\n{text}");
@@ -128,7 +174,7 @@ fn template() -> PathBuf {
         init.extend(["--locale".to_owned(), "C.UTF-8".to_owned()]);
         let output = Command::new(&init[0]).args(&init[1..]).current_dir(&work).output().unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let running = run(&work);
+        let running = run(&work, &SETTINGS, "postgres");
         migrate(&running.socket_dir);
         let data = work.join("data");
         let mut stop = unprivileged("pg_ctl");

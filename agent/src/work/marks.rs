@@ -1,0 +1,85 @@
+//! The latest event that the server asked this agent to remember. It is shown with every call: a database that does not have the event was
+//! put back to an earlier state, and says so instead of acting on what it believes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// No id is longer.
+const LONGEST: usize = 64;
+
+/// What is remembered, in memory and on disk.
+#[derive(Debug, Default)]
+pub struct Marks {
+    /// Nowhere: only as long as the process lives.
+    path: Option<PathBuf>,
+    latest: Mutex<Option<String>>,
+}
+
+impl Marks {
+    /// Reads what an earlier process remembered.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn open(data_dir: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(data_dir)?;
+        let path = data_dir.join("latest-event");
+        let latest = match std::fs::read_to_string(&path) {
+            Ok(text) => Some(text.trim().to_owned()).filter(|mark| is_mark(mark)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: Some(path), latest: Mutex::new(latest) })
+    }
+
+    /// What to show.
+    pub fn latest(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    /// Remembers an event; on disk when this returns. A disk that takes nothing does not stop the work: the process still knows.
+    pub fn keep(&self, mark: &str) {
+        if !is_mark(mark) {
+            return tracing::warn!("the server asked to remember what is no event");
+        }
+        let mut latest = self.lock();
+        *latest = Some(mark.to_owned());
+        if let Some(path) = &self.path
+            && let Err(error) = write(path, mark)
+        {
+            tracing::warn!(%error, path = %path.display(), "the latest event could not be written down");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_mark(text: &str) -> bool {
+    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn write(path: &Path, mark: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    let draft = path.with_extension("new");
+    let mut file = std::fs::File::create(&draft)?;
+    file.write_all(mark.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_process_remembers_and_nonsense_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let marks = Marks::open(dir.path()).unwrap();
+        assert_eq!(marks.latest(), None);
+        marks.keep("019a0b3c-0000-7000-8000-000000000001");
+        marks.keep("../etc\r\nx: y");
+        assert_eq!(Marks::open(dir.path()).unwrap().latest().as_deref(), Some("019a0b3c-0000-7000-8000-000000000001"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Times in which the database was found to be older than what others remember, until an administrator confirmed it.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::EventId;
+use muster_core::wire::node::Failure;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A caution that nobody has confirmed.
+#[derive(Clone, Debug)]
+pub struct CautionRow {
+    pub id: Uuid,
+    pub because: String,
+    pub noticed_at: Timestamp,
+}
+
+/// The caution that holds now. One at most: the database sees to it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Error> {
+    Ok(sqlx::query_as!(CautionRow, "SELECT id, because, noticed_at FROM cautions WHERE confirmed_at IS NULL")
+        .fetch_optional(conn)
+        .await?)
+}
+
+/// Opens a caution, and voids every permit there is. `false`: one is open already.
+///
+/// # Errors
+/// When the database fails.
+pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Result<bool, Error> {
+    let opened = sqlx::query!(
+        "INSERT INTO cautions (id, because, noticed_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        Uuid::now_v7(),
+        because,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    if opened.rows_affected() == 0 {
+        return Ok(false);
+    }
+    // The clock of before may have been another: what an open job could still show counts too.
+    sqlx::query!(
+        "UPDATE permits p SET void = true
+         WHERE NOT void AND (expires_at > $1 OR EXISTS (SELECT FROM jobs j WHERE j.permit_id = p.id AND j.state IN ('queued', 'leased')))",
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(true)
+}
+
+/// Ends a caution. `false`: it is not the one that holds.
+///
+/// # Errors
+/// When the database fails.
+pub async fn confirm(conn: &mut PgConnection, id: Uuid, by: &str, note: &str, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE cautions SET confirmed_at = $2, confirmed_by = $3, note = $4 WHERE id = $1 AND confirmed_at IS NULL",
+        id,
+        now.to_sqlx() as _,
+        by,
+        note,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Ends the jobs whose permits are void, so that they are tried again under new ones, and makes the nodes due that waited.
+///
+/// # Errors
+/// When the database fails.
+pub async fn begin_anew(conn: &mut PgConnection, failure: &Failure, now: Timestamp) -> Result<(), Error> {
+    // Nodes first and in order, as everybody locks them.
+    sqlx::query!(
+        "SELECT id FROM nodes WHERE id IN (SELECT node_id FROM jobs WHERE permit_id IS NOT NULL AND state IN ('queued', 'leased'))
+         ORDER BY id FOR UPDATE"
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE jobs j SET state = 'failed', failure = $1, finished_at = $2, leased_by = NULL, lease_until = NULL, waiting_for = NULL
+         FROM permits p WHERE p.id = j.permit_id AND p.void AND j.state IN ('queued', 'leased')",
+        Json(failure) as _,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("UPDATE nodes SET due_at = $1 WHERE due_at > $1", now.to_sqlx() as _).execute(conn).await?;
+    Ok(())
+}
+
+/// Whether this database is the one that an event was written to.
+///
+/// # Errors
+/// When the database fails.
+pub async fn knows(conn: &mut PgConnection, event: EventId) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM events WHERE id = $1) AS "known!""#, event as EventId)
+        .fetch_one(conn)
+        .await?)
+}
+
+/// The latest event; none in a new database.
+///
+/// # Errors
+/// When the database fails.
+pub async fn latest_event(conn: &mut PgConnection) -> Result<Option<EventId>, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT id AS "id: EventId" FROM events ORDER BY seq DESC LIMIT 1"#)
+        .fetch_optional(conn)
+        .await?)
+}

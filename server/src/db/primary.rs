@@ -1,0 +1,231 @@
+//! Where the database is: one server, or several of which one takes writes. The pool is kept on that one, and connections that do not take
+//! writes any more leave it before anybody is given them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use tokio_util::sync::CancellationToken;
+
+/// How long one server may take to say what it is.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often the servers are looked at, where there are several.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long a start waits for a server that takes writes, and a request for a connection to it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A replica that was frozen in the middle of a transaction does not hold its locks longer. There is no `statement_timeout` on purpose:
+/// where it ends the wait for a synchronous standby, Postgres answers that the transaction is committed, and it may be lost.
+const IDLE_IN_TRANSACTION: &str = "30s";
+
+/// The servers of one database, as its URL names them, and the newest timeline that one of them writes on.
+#[derive(Clone, Debug)]
+pub struct Servers {
+    options: Vec<PgConnectOptions>,
+    timeline: Arc<AtomicI32>,
+}
+
+impl Servers {
+    /// Reads a URL of one or several servers, as libpq writes them: `postgres://muster@db1,db2:5433/muster`, or
+    /// `postgresql:///muster?host=/run/a,/run/b`.
+    ///
+    /// # Errors
+    /// When it is none. The URL is not repeated: it may hold a password.
+    pub fn parse(url: &str) -> anyhow::Result<Self> {
+        let option = |url: String| {
+            let options: PgConnectOptions = url.parse().context("the database URL cannot be read")?;
+            let options = options.application_name("muster").disable_statement_logging();
+            anyhow::Ok(options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]))
+        };
+        let options = split(url)?.into_iter().map(option).collect::<anyhow::Result<_>>()?;
+        Ok(Self { options, timeline: Arc::default() })
+    }
+
+    /// A pool of connections to the server that takes writes.
+    ///
+    /// # Errors
+    /// When none does within ten seconds; what each of them says.
+    pub async fn connect(&self, max_connections: u32) -> anyhow::Result<PgPool> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let primary = loop {
+            let said = match self.find().await {
+                Ok(primary) => break primary,
+                Err(said) => said,
+            };
+            if tokio::time::Instant::now() >= deadline {
+                bail!("no database server takes writes ({said}); check --database-url");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        let (made, given) = (Arc::clone(&self.timeline), Arc::clone(&self.timeline));
+        let pool = PgPoolOptions::new()
+            .max_connections(max_connections)
+            .acquire_timeout(PATIENCE)
+            .test_before_acquire(false)
+            .after_connect(move |conn, _| {
+                let newest = Arc::clone(&made);
+                Box::pin(async move {
+                    match takes_writes(conn, &newest).await? {
+                        true => Ok(()),
+                        false => Err(sqlx::Error::Io(std::io::Error::other("the server takes no writes"))),
+                    }
+                })
+            })
+            .before_acquire(move |conn, _| {
+                let newest = Arc::clone(&given);
+                Box::pin(async move { Ok(takes_writes(conn, &newest).await.unwrap_or(false)) })
+            })
+            .connect_lazy_with(self.options[primary].clone());
+        drop(pool.acquire().await.context("the database cannot be reached; check --database-url")?);
+        Ok(pool)
+    }
+
+    /// Keeps the pool's new connections on the server that takes writes, until cancelled. With one server there is nothing to choose.
+    pub async fn follow(self, pool: PgPool, cancel: CancellationToken) {
+        let mut told: Option<usize> = None;
+        while self.options.len() > 1 {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(EVERY) => {}
+            }
+            match self.find().await {
+                Ok(primary) if told == Some(primary) => {}
+                Ok(primary) => {
+                    tracing::info!(server = name(&self.options[primary]), "this database server takes the writes");
+                    pool.set_connect_options(self.options[primary].clone());
+                    told = Some(primary);
+                }
+                Err(said) => tracing::warn!(said, "no database server takes writes"),
+            }
+        }
+    }
+
+    /// The server on the newest timeline of those that take writes; otherwise what each of them said. A primary that was replaced and does
+    /// not know it is on an older one.
+    async fn find(&self) -> Result<usize, String> {
+        let looks = self
+            .options
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(index, options)| async move { (index, tokio::time::timeout(LOOK, look(options)).await) });
+        let mut looks: FuturesUnordered<_> = looks.collect();
+        let (mut best, mut said) = (None, Vec::new());
+        while let Some((index, seen)) = looks.next().await {
+            let why = match seen {
+                Ok(Ok(Some(timeline))) => {
+                    best = best.max(Some((timeline, index)));
+                    continue;
+                }
+                Ok(Ok(None)) => "takes no writes".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer for {} s", LOOK.as_secs()),
+            };
+            said.push(format!("{}: {why}", name(&self.options[index])));
+        }
+        let (timeline, index) = best.ok_or_else(|| said.join("; "))?;
+        if self.options.len() > 1 {
+            self.timeline.store(timeline, Ordering::Relaxed);
+        }
+        Ok(index)
+    }
+}
+
+/// The timeline that a server writes on, asked over a connection of its own.
+async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
+    let mut conn = options.connect().await?;
+    let timeline = timeline(&mut conn).await?;
+    conn.close().await.ok();
+    Ok(timeline)
+}
+
+/// Whether the server of a connection takes writes, and no other one has replaced it.
+async fn takes_writes(conn: &mut PgConnection, newest: &AtomicI32) -> Result<bool, sqlx::Error> {
+    let timeline = timeline(conn).await?;
+    Ok(timeline.is_some_and(|timeline| timeline >= newest.load(Ordering::Relaxed)))
+}
+
+/// The timeline a server writes on; `None` when it takes no writes. The first eight digits of a WAL file's name are its timeline.
+async fn timeline(conn: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT CASE WHEN NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'
+                THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer END AS timeline"
+    )
+    .fetch_one(conn)
+    .await
+}
+
+fn name(options: &PgConnectOptions) -> String {
+    match options.get_socket() {
+        Some(socket) => format!("{}:{}", socket.display(), options.get_port()),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    }
+}
+
+/// One URL per server.
+fn split(url: &str) -> anyhow::Result<Vec<String>> {
+    let (scheme, rest) = url.split_once("://").context("a database URL begins with postgres://")?;
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, hosts) = authority.rsplit_once('@').map_or(("", authority), |(user, hosts)| (user, hosts));
+    let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+    let (mut by_name, mut ports, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let list = || value.replace("%2C", ",").replace("%2c", ",").split(',').map(str::to_owned).collect();
+        match key {
+            "host" => by_name = list(),
+            "port" => ports = list(),
+            // Nothing else is ever wanted here.
+            "target_session_attrs" if matches!(value, "read-write" | "primary") => {}
+            "target_session_attrs" => bail!("target_session_attrs={value}: Muster needs a server that takes writes"),
+            _ => others.push(pair.to_owned()),
+        }
+    }
+    let count = if by_name.is_empty() { hosts.split(',').count() } else { by_name.len() };
+    ensure!(
+        ports.len() <= 1 || ports.len() == count,
+        "the database URL names {count} servers and {} ports",
+        ports.len()
+    );
+    let one = |index: usize| {
+        let host = if by_name.is_empty() { hosts.split(',').nth(index).unwrap_or_default() } else { "" };
+        let mut pairs = others.clone();
+        pairs.extend(by_name.get(index).map(|host| format!("host={host}")));
+        pairs.extend(ports.get(index).or(ports.first()).map(|port| format!("port={port}")));
+        let mark = if pairs.is_empty() { "" } else { "?" };
+        format!("{scheme}://{user}{host}{path}{mark}{}", pairs.join("&"))
+    };
+    Ok((0..count).map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_of_a_url_is_one() {
+        for (url, servers) in [
+            ("postgres://muster@db/muster", vec!["db:5432"]),
+            (
+                "postgres://muster:p%40ss@db1,db2:5433,db3/muster?sslmode=require",
+                vec!["db1:5432", "db2:5433", "db3:5432"],
+            ),
+            ("postgresql:///muster?host=/run/a,/run/b&user=muster", vec!["/run/a:5432", "/run/b:5432"]),
+            ("postgresql:///muster?host=/run/a%2C/run/b&port=5433,5434", vec!["/run/a:5433", "/run/b:5434"]),
+            ("postgresql://u@[::1]:7,[::2]/m?target_session_attrs=read-write", vec!["[::1]:7", "[::2]:5432"]),
+            ("postgresql://u@a,b/m?port=7", vec!["a:7", "b:7"]),
+        ] {
+            let parsed = Servers::parse(url).unwrap();
+            assert_eq!(parsed.options.iter().map(name).collect::<Vec<_>>(), servers, "{url}");
+            let database = |options: &PgConnectOptions| options.get_database().map(str::len);
+            assert!(parsed.options.iter().all(|options| database(options).is_some()), "{url}");
+        }
+        for bad in ["muster", "postgres://a,b,c/m?port=1,2", "postgres://a/m?target_session_attrs=any"] {
+            assert!(Servers::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A second person for what one person may not do alone: releases beyond the hourly limit.
+
+use axum::extract::State;
+use jiff::SignedDuration;
+use muster_api::approvals::{Approval, ApprovalState};
+use muster_api::object::Page;
+use muster_api::pools::PoolSpec;
+use muster_api::problem::Problem;
+use muster_core::ids::ObjectId;
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::claims::release;
+use super::extract::Path;
+use super::wake;
+use crate::app::App;
+use crate::auth::{Actor, Operator, Viewer};
+use crate::db;
+use crate::db::approvals::{ApprovalRow, NewApproval};
+use crate::db::claims::ClaimRow;
+use crate::db::events::NewEvent;
+use crate::error::Error;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// How long a request waits.
+const WAITS: SignedDuration = SignedDuration::from_hours(24);
+
+/// The routes of approvals.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_approvals))
+        .routes(routes!(grant_approval))
+        .routes(routes!(deny_approval))
+}
+
+/// What waits for a second person, oldest first.
+#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", responses(
+    (status = 200, description = "All that are open", body = Page<Approval>),
+))]
+async fn list_approvals(State(app): State<App>, _: Viewer) -> Result<Answer, Error> {
+    let rows = db::approvals::list_open(&mut *app.pool.acquire().await?, app.clock.now()).await?;
+    let items = rows.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
+    Answer::ok(&Page { items, next_page_token: None })
+}
+
+/// Agrees to what another person asked for, and begins it.
+#[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals", params(("approval", description = "Id")), responses(
+    (status = 200, description = "It has begun", body = Approval),
+    (status = 403, description = "Asked for by the same person", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+))]
+async fn grant_approval(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(id): Path<Uuid>,
+) -> Result<Answer, Error> {
+    Answer::ok(&object(decide(&app, &actor, id, Decision::Approve).await?)?)
+}
+
+/// Turns down what was asked for.
+#[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals", params(("approval", description = "Id")), responses(
+    (status = 200, description = "It will not be done", body = Approval),
+    (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
+))]
+async fn deny_approval(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(id): Path<Uuid>,
+) -> Result<Answer, Error> {
+    Answer::ok(&object(decide(&app, &actor, id, Decision::Deny).await?)?)
+}
+
+/// What a second person says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Approve,
+    Deny,
+}
+
+/// Decides, as the API and the pages do. Who asked may turn it down, and not agree.
+///
+/// # Errors
+/// 403 to the person who asked, 404, 409 when it is decided or too old; what a release can end with.
+pub async fn decide(app: &App, actor: &Actor, id: Uuid, decision: Decision) -> Result<ApprovalRow, Error> {
+    let missing = || Error::NotFound(format!("approval {id}"));
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let claim = db::approvals::find_claim(&mut tx, id).await?.ok_or_else(missing)?;
+    let (node, claim) = release::locked(&mut tx, &claim.to_string()).await?;
+    let row = db::approvals::lock(&mut tx, id).await?.ok_or_else(missing)?;
+    if row.state != "open" || row.expires_at <= now {
+        return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
+    }
+    if decision == Decision::Approve && actor.person == row.person {
+        return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
+    }
+    let operation = match decision {
+        Decision::Approve => Some(release::approved(&mut tx, app, (actor, &row.requested_by), &node, &claim).await?),
+        Decision::Deny => None,
+    };
+    db::approvals::decide(&mut tx, id, &actor.name, operation, now).await?;
+    let (kind, word) =
+        if operation.is_some() { ("approval.approved", "agreed to") } else { ("approval.denied", "turned down") };
+    let summary = format!("{} {word} the release of {} that {} asked for", actor.name, row.node_name, row.requested_by);
+    db::events::insert(&mut tx, event(app, actor, (kind, summary), &claim)).await?;
+    let row = db::approvals::lock(&mut tx, id).await?.ok_or_else(missing)?;
+    tx.commit().await?;
+    wake(app);
+    Ok(row)
+}
+
+/// Asks for a second person where a release is beyond what this one, or the pool, may do in an hour; the request. The caller holds the
+/// node's lock.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn needed(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    claim: &ClaimRow,
+    pool: &PoolSpec,
+) -> Result<Option<(Uuid, String)>, Error> {
+    if actor.releases_per_hour.is_none() && pool.releases_per_hour.is_none() {
+        return Ok(None);
+    }
+    let now = app.clock.now();
+    let count = db::approvals::count_released(conn, &actor.name, &actor.person, claim.id, now - HOUR).await?;
+    let beyond = |limit: Option<u32>, count: i64| limit.filter(|limit| count >= i64::from(*limit));
+    let because =
+        match (beyond(actor.releases_per_hour, count.by_person), beyond(pool.releases_per_hour, count.of_pool)) {
+            (Some(limit), _) => format!("{} may release {limit} nodes in an hour, and has.", actor.name),
+            (None, Some(limit)) => {
+                format!("{limit} nodes of the pool {} may be released in an hour, and were.", claim.pool)
+            }
+            (None, None) => return Ok(None),
+        };
+    let request = NewApproval {
+        claim: claim.id,
+        because: &because,
+        requested_by: &actor.name,
+        person: &actor.person,
+        now,
+        expires_at: now + WAITS,
+    };
+    let id = db::approvals::ask(conn, &request).await?;
+    let summary = format!("the release of {} waits for a second person: {because}", claim.node_name);
+    db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim)).await?;
+    Ok(Some((id, because)))
+}
+
+/// The spec of a claim's pool.
+pub(super) async fn pool_of(conn: &mut PgConnection, pool: ObjectId) -> Result<PoolSpec, Error> {
+    let row = db::objects::find_by_id(conn, pool).await?;
+    let row = row.ok_or_else(|| Error::internal(anyhow::anyhow!("the pool {pool} of a claim is gone")))?;
+    serde_json::from_value(row.spec).map_err(Error::internal)
+}
+
+fn event(app: &App, actor: &Actor, (kind, summary): (&'static str, String), claim: &ClaimRow) -> NewEvent {
+    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, claim.node, summary);
+    NewEvent { request_id: actor.request_id.clone(), ..event.with(json!({ "claim": claim.name })) }
+}
+
+fn object(row: ApprovalRow) -> Result<Approval, Error> {
+    let state = match row.state.as_str() {
+        "open" => ApprovalState::Open,
+        "approved" => ApprovalState::Approved,
+        "denied" => ApprovalState::Denied,
+        other => return Err(Error::internal(anyhow::anyhow!("approval {}: state {other:?}", row.id))),
+    };
+    Ok(Approval {
+        id: row.id,
+        claim: row.claim_name,
+        node: row.node_name,
+        because: row.because,
+        requested_by: row.requested_by,
+        requested_at: row.requested_at,
+        expires_at: row.expires_at,
+        state,
+        decided_by: row.decided_by,
+        operation: row.operation.map(|id| id.0),
+    })
+}

@@ -1,0 +1,61 @@
+//! Remembers the latest event outside of the database, beside the blobs: a database that does not know it is not the one it was. Agents
+//! remember as well; this is for what nobody had told them yet.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use muster_core::ids::EventId;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::db;
+use crate::engine::caution;
+
+const EVERY: Duration = Duration::from_secs(2);
+
+pub(super) async fn run(app: App, cancel: CancellationToken) {
+    loop {
+        if let Err(error) = compare(&app).await {
+            tracing::warn!(error = ?error, "the latest event could not be remembered; tried again shortly");
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// Looks whether the database knows what was remembered, and remembers its latest event. Before anything else of a replica's work.
+///
+/// # Errors
+/// When the database fails, or the file cannot be read or written.
+pub async fn compare(app: &App) -> anyhow::Result<()> {
+    let path = app.blobs.join("latest-event");
+    let remembered = match tokio::fs::read_to_string(&path).await {
+        Ok(text) => Some(text.trim().parse::<EventId>().with_context(|| format!("{}: not an event", path.display()))?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
+    };
+    let mut tx = app.pool.begin().await?;
+    if let Some(event) = remembered
+        && !db::cautions::knows(&mut tx, event).await?
+    {
+        let because = format!("A server wrote down the event {event}, and the database does not have it.");
+        caution::notice(&mut tx, &because, app.clock.now()).await?;
+    }
+    let latest = db::cautions::latest_event(&mut tx).await?;
+    tx.commit().await?;
+    if let Some(latest) = latest.filter(|latest| Some(*latest) != remembered) {
+        write(path, latest).await?;
+    }
+    Ok(())
+}
+
+/// Replaced in one step; replicas that share the directory each write a file of their own first.
+async fn write(path: PathBuf, event: EventId) -> anyhow::Result<()> {
+    let draft = path.with_extension(format!("{:016x}", rand::random::<u64>()));
+    let place = format!("write {}", draft.display());
+    tokio::fs::write(&draft, event.to_string()).await.context(place)?;
+    tokio::fs::rename(&draft, &path).await.with_context(|| format!("replace {}", path.display()))
+}

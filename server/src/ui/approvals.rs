@@ -1,0 +1,72 @@
+//! What waits for a second person, and the way back of a release: forms of the page of claims.
+
+use axum::extract::State;
+use axum::response::Redirect;
+use jiff::Timestamp;
+use muster_api::tokens::Role;
+use uuid::Uuid;
+
+use super::format::{self, Moment};
+use crate::app::App;
+use crate::auth::{Actor, Operator};
+use crate::db::approvals::ApprovalRow;
+use crate::error::Error;
+use crate::http::approvals::{Decision, decide};
+use crate::http::claims::undo;
+use crate::http::extract::Path;
+
+/// A release that waits.
+pub(super) struct Pending {
+    pub id: String,
+    pub node: String,
+    pub claim: String,
+    pub by: String,
+    pub because: String,
+    pub asked: Moment,
+    /// Why the one who looks cannot agree; empty when they can.
+    pub refused: &'static str,
+    pub may_deny: bool,
+}
+
+pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pending {
+    let may_deny = actor.role >= Role::Operator;
+    Pending {
+        refused: match () {
+            () if !may_deny => "needs the role operator",
+            () if actor.person == row.person => "you asked for it: somebody else must agree",
+            () => "",
+        },
+        may_deny,
+        id: row.id.to_string(),
+        because: format::cut(&row.because, 200),
+        asked: format::moment(row.requested_at, now),
+        by: row.requested_by,
+        node: row.node_name,
+        claim: row.claim_name,
+    }
+}
+
+/// Agrees or turns down, as `POST /v1/approvals/{approval}/…` does.
+pub(super) async fn decide_approval(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path((id, word)): Path<(Uuid, String)>,
+) -> Result<Redirect, Error> {
+    let decision = match word.as_str() {
+        "approve" => Decision::Approve,
+        "deny" => Decision::Deny,
+        _ => return Err(Error::NotFound(format!("The decision {word:?}"))),
+    };
+    decide(&app, &actor, id, decision).await?;
+    Ok(Redirect::to("/claims"))
+}
+
+/// Takes a release back, as `POST /v1/claims/{claim}/undo` does.
+pub(super) async fn undo_release(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(claim): Path<String>,
+) -> Result<Redirect, Error> {
+    undo::undo(&app, &actor, &claim).await?;
+    Ok(Redirect::to("/claims"))
+}

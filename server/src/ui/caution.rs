@@ -1,0 +1,49 @@
+//! Caution mode on every page: why nothing is powered or written, and the form that ends it.
+
+use axum::Form;
+use axum::extract::State;
+use axum::response::Redirect;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::format::{self, Moment};
+use crate::app::App;
+use crate::auth::Admin;
+use crate::db;
+use crate::error::Error;
+use crate::http::extract::Path;
+
+/// What stands above every page while a caution holds.
+#[derive(Clone, Debug)]
+pub(super) struct Banner {
+    pub id: String,
+    pub because: String,
+    pub since: Moment,
+}
+
+/// The banner, if there is one to show. A page is not refused because this could not be read.
+pub(super) async fn banner(app: &App) -> Option<Banner> {
+    let row = db::cautions::find_open(&mut *app.pool.acquire().await.ok()?).await.ok()??;
+    Some(Banner {
+        id: row.id.to_string(),
+        because: format::cut(&row.because, 400),
+        since: format::moment(row.noticed_at, app.clock.now()),
+    })
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Confirmed {
+    #[serde(default)]
+    note: String,
+}
+
+/// Ends it, as `POST /v1/caution/confirm` does.
+pub(super) async fn confirm(
+    State(app): State<App>,
+    Admin(actor): Admin,
+    Path(id): Path<Uuid>,
+    Form(given): Form<Confirmed>,
+) -> Result<Redirect, Error> {
+    crate::http::caution::confirm(&app, &actor, id, &given.note).await?;
+    Ok(Redirect::to("/"))
+}

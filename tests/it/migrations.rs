@@ -1,0 +1,59 @@
+//! `muster migrate` is run twice, by several at once, and is killed: the schema is whole or not there.
+
+use std::time::{Duration, Instant};
+
+use muster_server::MIGRATOR;
+use sqlx::{Connection as _, Executor as _, PgPool};
+
+use crate::support::postgres;
+
+async fn applied(pool: &PgPool) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM _sqlx_migrations WHERE success").fetch_one(pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn several_at_once_and_again_migrate_once() {
+    let pool = postgres::empty_database().await;
+    let runs = (0..4).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move { MIGRATOR.run(&pool).await })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await.unwrap().unwrap();
+    }
+    let count = i64::try_from(MIGRATOR.iter().count()).unwrap();
+    assert_eq!(applied(&pool).await, count);
+    MIGRATOR.run(&pool).await.unwrap();
+    assert_eq!(applied(&pool).await, count);
+}
+
+/// Stopped at a table that somebody else is just making, with the ones before it made; then its connection is killed.
+#[tokio::test]
+async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrates() {
+    let pool = postgres::empty_database().await;
+    let mut other = pool.acquire().await.unwrap();
+    let mut in_the_way = other.begin().await.unwrap();
+    in_the_way.execute("CREATE TABLE gate_results (id integer)").await.unwrap();
+    let migrating = tokio::spawn({
+        let pool = pool.clone();
+        async move { MIGRATOR.run(&pool).await }
+    });
+    let waiting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%CREATE TABLE objects%'";
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while sqlx::query(waiting).fetch_all(&pool).await.unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "the migration is not held up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(migrating.await.unwrap().is_err());
+    in_the_way.rollback().await.unwrap();
+    let tables: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename <> '_sqlx_migrations'",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert_eq!((tables, applied(&pool).await), (0, 0), "half a schema");
+    MIGRATOR.run(&pool).await.unwrap();
+    assert_eq!(applied(&pool).await, i64::try_from(MIGRATOR.iter().count()).unwrap());
+}

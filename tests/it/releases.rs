@@ -1,0 +1,205 @@
+//! Releases that were a mistake: undone while the disks are kept, and held back where one person releases too much.
+
+use muster_api::tokens::Role;
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+use crate::support::fleet;
+use crate::support::server::{Caller, Reply, Server};
+
+/// Nodes in service, given up, and drained: what comes next is the wipe.
+async fn drained(nodes: u8) -> World {
+    let mut world = World::start(nodes).await;
+    world.settle().await;
+    for number in 1..=nodes {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    world.settle().await;
+    for number in 1..=nodes {
+        world.release(&format!("n{number}")).await.expect(202);
+    }
+    for _ in 0..10 {
+        world.pass().await;
+    }
+    world
+}
+
+fn wiped(world: &World, name: &str) -> usize {
+    world.machine(name, |machine| machine.log.iter().filter(|done| done.act == "wipe").count())
+}
+
+#[tokio::test]
+async fn the_disks_are_kept_for_the_pools_window_and_then_they_are_not() {
+    let mut world = drained(1).await;
+    assert_eq!(world.state("n1").await, "wiping");
+    let acts = world.machine("n1", |machine| machine.log.len());
+    world.advance(14 * 60);
+    for _ in 0..5 {
+        world.pass().await;
+    }
+    assert_eq!(world.machine("n1", |machine| machine.log.len()), acts, "not even powered");
+    let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
+    assert!(why.contains("the disks are kept until") && why.contains("claim undo"), "{why}");
+    let claim = world.admin.get("/v1/claims/c-n1").await.expect(200).body;
+    assert!(claim["status"]["undo_until"].is_string(), "{claim}");
+    world.advance(61);
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), wiped(&world, "n1")), ("available", 1));
+    assert_eq!(world.undo("n1").await.status, 404, "there is nothing left to take back");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn an_undone_release_goes_back_through_the_gates() {
+    let mut world = drained(1).await;
+    let undo = world.undo("n1").await.expect(202);
+    assert_eq!(world.undo("n1").await.expect(202).body["id"], undo.body["id"], "the same call, the same operation");
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert_eq!(world.operation(&undo).await, "succeeded");
+    assert_eq!(
+        world.states("n1").await[6..],
+        ["in_service", "draining", "wiping", "validating", "admitting", "in_service"]
+    );
+    assert_eq!(wiped(&world, "n1"), 0);
+    let claim = world.admin.get("/v1/claims/c-n1").await.expect(200).body;
+    assert_eq!((claim["status"]["state"].as_str(), claim["status"]["epoch"].as_i64()), (Some("bound"), Some(3)));
+    // Its OS was written under the first epoch, and lets in who comes under that.
+    assert_eq!(world.value("n1", "os_epoch").await.as_deref(), Some("1"));
+    world.check().await;
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), wiped(&world, "n1")), ("available", 1));
+    world.check().await;
+}
+
+#[tokio::test]
+async fn undone_before_and_while_it_drains_it_stays_in_the_scheduler() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    for name in ["n1", "n2"] {
+        world.claim(name).await.expect(201);
+    }
+    world.settle().await;
+    world.release("n1").await.expect(202);
+    world.undo("n1").await.expect(202);
+    world.release("n2").await.expect(202);
+    world.until_leased("n2", "slurm_drain").await;
+    world.undo("n2").await.expect(202);
+    world.engine().await;
+    world.advance(31);
+    world.expire_leases().await;
+    world.settle().await;
+    for name in ["n1", "n2"] {
+        assert_eq!((world.state(name).await.as_str(), wiped(&world, name)), ("in_service", 0), "{name}");
+        assert_eq!(world.value(name, "wish").await, None);
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn erased_now_there_is_nothing_to_undo() {
+    let mut world = drained(2).await;
+    world.admin.expecting(1).delete("/v1/claims/c-n1?erase_now=true").await.expect(202);
+    world.pass().await;
+    assert_eq!(world.undo("n1").await.problem().1, "not_undoable");
+    // The other one's time is over, and its wipe has begun.
+    world.advance(16 * 60);
+    world.until_leased("n2", "boot_live").await;
+    assert_eq!(world.undo("n2").await.problem().1, "not_undoable");
+    assert_eq!(world.undo("n3").await.status, 404);
+}
+
+/// Nodes that are claimed, the pool's spec changed on its way.
+async fn claimed(count: u8, pool: Value) -> (Server, Caller) {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    admin.put("/v1/suites/smoke", &fleet::suite()).await.expect(201);
+    let mut body = fleet::pool();
+    body["spec"].as_object_mut().unwrap().extend(pool.as_object().unwrap().clone());
+    admin.put("/v1/pools/gpu", &body).await.expect(201);
+    fleet::available(&server, &admin, count).await;
+    for number in 1..=count {
+        let claim = json!({ "name": format!("c{number}"), "spec": { "pool": "gpu", "node": format!("n{number}") } });
+        admin.post("/v1/claims", &claim).await.expect(201);
+    }
+    (server, admin)
+}
+
+async fn token(server: &Server, admin: &Caller, name: &str, releases_per_hour: u32) -> Caller {
+    let body =
+        json!({ "name": name, "role": "operator", "expires_in_s": 86400, "releases_per_hour": releases_per_hour });
+    let made = admin.post("/v1/tokens", &body).await.expect(201).body;
+    server.with(Some(made["secret"].as_str().unwrap().to_owned()))
+}
+
+async fn delete(caller: &Caller, number: u8) -> Reply {
+    caller.expecting(1).delete(&format!("/v1/claims/c{number}")).await
+}
+
+#[tokio::test]
+async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
+    let (server, admin) = claimed(5, json!({})).await;
+    let (ci, also_ci) = (token(&server, &admin, "ci", 2).await, token(&server, &admin, "ci-2", 2).await);
+    delete(&ci, 1).await.expect(202);
+    delete(&ci, 2).await.expect(202);
+    let held = delete(&ci, 3).await.expect(409);
+    assert_eq!(held.problem().1, "second_person");
+    assert_eq!(delete(&ci, 3).await.header("link"), held.header("link"), "asked once");
+    assert_eq!(delete(&ci, 1).await.status, 202, "what is being released stays so");
+    // One person's tokens are one person.
+    assert_eq!(delete(&also_ci, 4).await.problem().1, "second_person");
+    let open = admin.get("/v1/approvals").await.expect(200).body;
+    let [third, fourth] = open["items"].as_array().unwrap().as_slice() else { panic!("{open}") };
+    assert!(held.header("link").contains(third["id"].as_str().unwrap()));
+    assert_eq!((third["claim"].as_str(), third["requested_by"].as_str()), (Some("c3"), Some("token:ci")));
+    let path = |one: &Value, word: &str| format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap());
+    for same in [&ci, &also_ci, &admin] {
+        assert_eq!(same.post(&path(third, "approve"), &json!({})).await.status, 403);
+    }
+    let claim = admin.get("/v1/claims/c3").await.expect(200).body;
+    assert_eq!(claim["status"]["state"], "bound");
+    assert_eq!(server.caller(Role::Viewer).await.post(&path(third, "approve"), &json!({})).await.status, 403);
+
+    // Somebody else, on the page.
+    let other = server.caller(Role::Operator).await;
+    let page = other.get("/claims").await.expect(200).text;
+    assert!(page.contains("Waiting for a second person") && page.contains("Agree to the release"), "{page}");
+    assert!(ci.get("/claims").await.expect(200).text.contains("somebody else must agree"));
+    let form = other.header("content-type", "application/x-www-form-urlencoded");
+    let address = format!("/ui/approvals/{}/approve", third["id"].as_str().unwrap());
+    assert_eq!(form.send(reqwest::Method::POST, &address, Vec::new()).await.status, 303);
+    let claim = admin.get("/v1/claims/c3").await.expect(200).body;
+    assert_eq!(claim["status"]["state"], "releasing");
+    assert_eq!(other.post(&path(third, "deny"), &json!({})).await.problem().1, "decided");
+    other.post(&path(fourth, "deny"), &json!({})).await.expect(200);
+    assert_eq!(admin.get("/v1/claims/c4").await.expect(200).body["status"]["state"], "bound");
+    assert_eq!(admin.get("/v1/approvals").await.expect(200).body["items"].as_array().unwrap().len(), 0);
+
+    // An hour later they are as free as before.
+    server.app.clock.advance(jiff::SignedDuration::from_mins(61));
+    delete(&ci, 5).await.expect(202);
+}
+
+#[tokio::test]
+async fn releases_at_once_do_not_slip_past_the_limit_and_undone_ones_do_not_count() {
+    let (server, admin) = claimed(8, json!({ "releases_per_hour": 3 })).await;
+    let other = server.caller(Role::Operator).await;
+    let all = (1..=8).map(|number| {
+        let caller = if number % 2 == 0 { admin.clone() } else { other.clone() };
+        tokio::spawn(async move { delete(&caller, number).await.status })
+    });
+    let mut statuses = Vec::new();
+    for one in all.collect::<Vec<_>>() {
+        statuses.push(one.await.unwrap());
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 3, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 409).count(), 5, "{statuses:?}");
+    sqlx::query("UPDATE operations SET state = 'cancelled', finished_at = now() WHERE kind = 'release'")
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+    let left = statuses.iter().position(|status| *status == 409).unwrap();
+    delete(&admin, u8::try_from(left + 1).unwrap()).await.expect(202);
+}
