@@ -104,6 +104,9 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
 fn cause(node: &Snapshot, moved: &Move) -> String {
     let unhappy = |status: &StepStatus| matches!(status, StepStatus::Failed { .. });
     match node.wish {
+        _ if moved.reason.as_deref().is_some_and(|reason| reason.contains("was undone")) => {
+            "its release is undone".into()
+        }
         Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => format!("asked to {wish}"),
         _ if moved.effects.contains(&Effect::Stopped)
             || moved.to == State::InService && node.state == State::Draining =>
