@@ -178,9 +178,8 @@ async fn persist(
         Decision::Granted(what) => granted(conn, node, &what, now).await,
         Decision::Refused(why) => {
             db::lifecycle::drop_wish(conn, node.id).await?;
-            match node.wish {
-                Some(wish) => refused(conn, node, wish, &why, now).await?,
-                None => {}
+            if let Some(wish) = node.wish {
+                refused(conn, node, wish, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await
         }
