@@ -52,7 +52,7 @@ pub(crate) async fn run(args: ServerArgs, cancel: CancellationToken) -> anyhow::
     let app = build(&args.serve, pool.clone(), Create::Never).await?;
     let follow = async {
         servers.follow(pool, cancel.clone()).await;
-        Ok(())
+        anyhow::Ok(())
     };
     tokio::try_join!(follow, serve(app, &args.serve, cancel.clone()))?;
     Ok(())
