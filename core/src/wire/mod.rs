@@ -1,6 +1,7 @@
 //! Messages on the wire, protocol 1. Golden files in `core/golden/` hold one of each: a change that breaks an older peer shows there.
 
 pub mod agent; // Between server and agent, over HTTP
+pub mod bmc; // BMCs in orders
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 
 /// The protocol this build speaks. A server also accepts the one before it.
