@@ -13,6 +13,7 @@ use super::*;
 use crate::watch::Watch;
 
 pub(crate) mod fake; // The BMC
+mod others; // Other people's BMCs
 
 fn quick() -> Bmcs {
     Bmcs::new(Limits {
