@@ -38,6 +38,7 @@ lint: deps
 	docker-compose --file docker-compose.yml config --quiet
 
 unit: deps
+	tests/bmcs/install
 	cargo nextest run --locked --workspace
 
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the

@@ -1,7 +1,7 @@
 //! The agent acts for one site: it boots, commands and admits nodes as the server decided. It never sees Postgres and keeps nothing it cannot lose.
 
 pub mod blobs; // Content-addressed cache of images and bundles
-pub mod bmc; // Power and boot order through Redfish
+pub mod bmc; // Power and boot order by Redfish or IPMI
 pub mod boot; // DHCP, TFTP, HTTP boot and the iPXE script
 pub mod cluster; // Admission to Slurm
 pub mod consoles; // What nodes write on their serial consoles

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
-use muster_core::facts::Facts;
+use muster_core::facts::{Facts, Firmware};
 use muster_core::parts::PartKind;
 use muster_core::values::Mac;
 use serde::{Deserialize, Serialize};
@@ -49,12 +49,16 @@ fn yes() -> bool {
     true
 }
 
-/// How a node is powered: `{"redfish": {"bmc": …}}` or `{"manual": {"person": …}}`.
+/// How a node is powered: `{"redfish": {"bmc": …}}`, `{"ipmi": {"bmc": …}}` or `{"manual": {"person": …}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodePower {
     Redfish {
         bmc: Bmc,
+    },
+    /// For a BMC that speaks nothing better: IPMI proves no BMC's identity, and gives whoever asks a hash to guess the password from.
+    Ipmi {
+        bmc: IpmiBmc,
     },
     /// A named person presses the button.
     Manual {
@@ -85,10 +89,36 @@ pub struct Bmc {
     pub port: u16,
     /// A credential whose purpose is `bmc`.
     pub credential: String,
+    /// The Redfish `Id` of the node's computer system, where its BMC has more than one.
+    #[serde(default)]
+    pub system: Option<String>,
 }
 
 fn https() -> u16 {
     443
+}
+
+/// A BMC that speaks IPMI 2.0 over LAN.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IpmiBmc {
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    #[serde(default = "rmcp")]
+    pub port: u16,
+    /// A credential whose purpose is `bmc`: an account with the operator privilege, a user of at most 16 bytes and a password of at most 20, best of 20 random characters.
+    pub credential: String,
+    /// What the machine boots by; IPMI's boot flags say it each time.
+    #[serde(default = "uefi")]
+    pub firmware: Firmware,
+}
+
+fn rmcp() -> u16 {
+    623
+}
+
+fn uefi() -> Firmware {
+    Firmware::Uefi
 }
 
 /// An interface that boots, and the address it gets.

@@ -223,7 +223,7 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "object_in_use" => ("in_use", "Something else refers to it; remove that first."),
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
-        "nodes_bmc_address_key" => ("bmc_taken", "Another node has this BMC address."),
+        "nodes_bmc_key" => ("bmc_taken", "Another node has this BMC."),
         "nodes_console_key" => ("console_taken", "Another node has this console."),
         "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
         "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),

@@ -1,13 +1,15 @@
 //! Agents that die, come back, are replaced, or go on talking after they were: what was begun goes on, and nothing is done twice.
 
 use jiff::SignedDuration;
+use muster_core::facts::Firmware;
 use muster_core::values::Mac;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{
-    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, RenewJob, Renewed, Seen, Sighting, Sightings, SiteConfig,
-    SitePoll,
+    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, Power, RenewJob, Renewed, Seen, Sighting, Sightings,
+    SiteConfig, SitePoll,
 };
 use muster_core::wire::node::{Failure, Plan, Progress, Work};
+use serde_json::json;
 
 use crate::simulated::World;
 use crate::simulated::agent::{Agent, IMMORTAL, Stop};
@@ -76,6 +78,35 @@ async fn a_job_outlives_agents_that_each_live_one_step_longer() {
     assert!(most >= 5, "{attempts:?}");
     let log = world.machine("n1", |machine| machine.log.clone());
     assert_eq!(log.iter().filter(|done| matches!(done.act, "image" | "wipe")).count(), 2, "{log:?}");
+}
+
+/// What an agent is told of a BMC is what was declared, with the password that only the agent gets.
+#[tokio::test]
+async fn an_order_names_the_bmc_as_it_was_declared() {
+    let declared = |path: &str, mut body: serde_json::Value| {
+        match path {
+            "/v1/nodes/n1" => {
+                body["spec"]["power"] = json!({ "ipmi": { "bmc": { "address": "10.78.0.1", "credential": "bmc" } } })
+            }
+            "/v1/nodes/n2" => body["spec"]["power"]["redfish"]["bmc"]["system"] = json!("blade-2"),
+            _ => {}
+        }
+        body
+    };
+    let world = World::declare(2, declared).await;
+    let mut orders = std::collections::BTreeMap::new();
+    while orders.len() < 2 {
+        assert!(world.engine().await > 0, "both boot first");
+        for job in world.agent.lease(100).await.unwrap() {
+            let JobSpec::BootLive(spec) = job.spec else { panic!("{job:?}") };
+            orders.insert(job.node_name, spec.power);
+        }
+    }
+    let orders: Vec<Power> = orders.into_values().collect();
+    let [Power::Ipmi(ipmi), Power::Redfish(redfish)] = orders.as_slice() else { panic!("{orders:?}") };
+    assert_eq!((ipmi.port, ipmi.user.as_str(), ipmi.password.reveal()), (623, "root", "calvin"));
+    assert_eq!(ipmi.firmware, Firmware::Uefi);
+    assert_eq!((redfish.port, redfish.system.as_deref()), (443, Some("blade-2")));
 }
 
 #[tokio::test]

@@ -122,6 +122,51 @@ async fn what_is_anothers_is_refused_by_name() {
     assert_eq!(names(&admin.get("/v1/nodes").await.body), ["n1"], "nothing is half-created");
 }
 
+/// A machine that two nodes were declared for would be switched off under one of them.
+#[tokio::test]
+async fn one_machine_behind_a_bmc_is_one_node() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    let node = |number: u8, power: Value| {
+        let mut node = fleet::node(number);
+        node["spec"]["power"] = power;
+        node
+    };
+    let redfish = |bmc: Value| json!({ "redfish": { "bmc": bmc } });
+    let ipmi = |bmc: Value| json!({ "ipmi": { "bmc": bmc } });
+    let at = "10.78.0.9";
+    let first = redfish(json!({ "address": at, "credential": "bmc", "system": "blade-1" }));
+    admin.put("/v1/nodes/n1", &node(1, first.clone())).await.expect(201);
+    assert_eq!(admin.put("/v1/nodes/n2", &node(2, first)).await.problem(), (409, "bmc_taken", ""));
+    let second = redfish(json!({ "address": at, "credential": "bmc", "system": "blade-2" }));
+    admin.put("/v1/nodes/n2", &node(2, second)).await.expect(201);
+    let bad = redfish(json!({ "address": at, "credential": "bmc", "system": "../1" }));
+    assert_eq!(
+        admin.put("/v1/nodes/n3", &node(3, bad)).await.problem(),
+        (422, "unprocessable", "/spec/power/redfish/bmc/system")
+    );
+
+    let third = ipmi(json!({ "address": "10.78.0.10", "credential": "bmc" }));
+    admin.put("/v1/nodes/n3", &node(3, third)).await.expect(201);
+    let same = redfish(json!({ "address": "10.78.0.10", "credential": "bmc" }));
+    assert_eq!(admin.put("/v1/nodes/n4", &node(4, same)).await.problem(), (409, "bmc_taken", ""));
+    let simulator = ipmi(json!({ "address": "10.78.0.10", "port": 6230, "credential": "bmc", "firmware": "bios" }));
+    admin.put("/v1/nodes/n4", &node(4, simulator)).await.expect(201);
+    let by_hand = json!({ "manual": { "person": "alice" } });
+    for number in [5, 6] {
+        admin.put(&format!("/v1/nodes/n{number}"), &node(number, by_hand.clone())).await.expect(201);
+    }
+
+    let long = json!({ "spec": { "purpose": "bmc", "user": "a-user-of-seventeen", "secret": "calvin" } });
+    admin.put("/v1/credentials/long", &long).await.expect(201);
+    let user = ipmi(json!({ "address": "10.78.0.11", "credential": "long" }));
+    assert_eq!(
+        admin.put("/v1/nodes/n7", &node(7, user)).await.problem(),
+        (422, "unprocessable", "/spec/power/ipmi/bmc/credential")
+    );
+}
+
 #[tokio::test]
 async fn the_server_picks_the_lowest_free_address_and_keeps_it() {
     let server = Server::start().await;

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use muster_core::values::Digest;
 
+/// Characters of a BMC's own words that are passed on.
+const SAID_CHARS: usize = 300;
+
 /// A BMC call that did not do what it was for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BmcError {
@@ -30,6 +33,8 @@ pub enum BmcError {
     CertificateChanged { pinned: Digest, seen: Digest },
     #[error("the BMC cannot do this: {what}")]
     Unsupported { what: String },
+    #[error("the agent cannot run {program} ({why}): install it where the agent runs")]
+    NoTool { program: &'static str, why: String },
     #[error("the wait for the BMC was cancelled")]
     Cancelled,
 }
@@ -41,7 +46,7 @@ impl BmcError {
             Self::Timeout { .. } | Self::Unreachable { .. } | Self::Busy { .. } => true,
             Self::Garbage { .. } | Self::NothingHappened { .. } => true,
             Self::BadCredentials { .. } | Self::CertificateChanged { .. } => false,
-            Self::Unsupported { .. } | Self::Cancelled => false,
+            Self::Unsupported { .. } | Self::NoTool { .. } | Self::Cancelled => false,
         }
     }
 
@@ -56,7 +61,17 @@ impl BmcError {
             Self::NothingHappened { .. } => "bmc_nothing_happened",
             Self::CertificateChanged { .. } => "bmc_certificate_changed",
             Self::Unsupported { .. } => "bmc_unsupported",
+            Self::NoTool { .. } => "bmc_no_tool",
             Self::Cancelled => "cancelled",
         }
+    }
+}
+
+/// A foreign text as it may be shown: printable, and not long.
+pub(super) fn shortened(text: &str) -> String {
+    let printable: String = text.chars().take(SAID_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match text.chars().nth(SAID_CHARS) {
+        Some(_) => printable + "…",
+        None => printable,
     }
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use muster_core::ids::JobId;
 use muster_core::values::Digest;
-use muster_core::wire::agent::BmcTarget;
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 use tokio::time::Instant;
 
-use super::client::Bmc;
 use super::error::BmcError;
+use super::ipmi::Ipmi;
+use super::redfish::Redfish;
+use super::system::{Bmc, Driver};
 
 /// How an agent treats BMCs.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,18 @@ pub struct Limits {
     pub poll: Duration,
     /// A setting must read back within this.
     pub settle: Duration,
+    /// Pause before a BMC is asked again that could not answer.
+    pub ask_again: Duration,
+    /// A power state between on and off, or none at all, lasts seconds; a busy BMC is as soon done.
+    pub between: Duration,
+    /// Until a machine shows on after it was told.
+    pub power_on: Duration,
+    /// Until it shows off after its power was cut.
+    pub power_off: Duration,
+    /// Until it shows off after its system was asked to shut down: one that does so by itself loses nothing.
+    pub shutdown: Duration,
+    /// No BMC shows the dip of a restart later than this.
+    pub dip: Duration,
     /// After a refused login; doubled by each further refusal, up to [`Limits::cool_off_max`]. Usual lock-outs want three to five failures
     /// within some minutes.
     pub cool_off: Duration,
@@ -40,9 +54,34 @@ impl Default for Limits {
             spacing: Duration::from_millis(100),
             poll: Duration::from_secs(1),
             settle: Duration::from_secs(10),
+            ask_again: Duration::from_secs(5),
+            between: Duration::from_mins(2),
+            power_on: Duration::from_mins(2),
+            power_off: Duration::from_mins(1),
+            shutdown: Duration::from_mins(3),
+            dip: Duration::from_secs(15),
             cool_off: Duration::from_mins(5),
             cool_off_max: Duration::from_hours(1),
         }
+    }
+}
+
+/// A BMC by what it speaks.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'order> {
+    Redfish(&'order BmcTarget),
+    Ipmi(&'order IpmiTarget),
+}
+
+impl<'order> From<&'order BmcTarget> for Target<'order> {
+    fn from(target: &'order BmcTarget) -> Self {
+        Self::Redfish(target)
+    }
+}
+
+impl<'order> From<&'order IpmiTarget> for Target<'order> {
+    fn from(target: &'order IpmiTarget) -> Self {
+        Self::Ipmi(target)
     }
 }
 
@@ -61,14 +100,29 @@ impl Bmcs {
         Self { limits, slots: Arc::default() }
     }
 
+    /// How BMCs are treated.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// A handle on one BMC for one job; nothing is sent yet.
     ///
     /// # Errors
     /// [`BmcError::Unreachable`] when no HTTP client can be made.
-    pub fn open(&self, target: &BmcTarget, job: JobId) -> Result<Bmc, BmcError> {
+    pub fn open<'order>(&self, target: impl Into<Target<'order>>, job: JobId) -> Result<Bmc, BmcError> {
+        let target = target.into();
+        let address = match target {
+            Target::Redfish(target) => (target.address, target.port),
+            Target::Ipmi(target) => (target.address, target.port),
+        };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = Arc::clone(slots.entry((target.address, target.port)).or_default());
-        Bmc::new(target, job, slot, self.limits)
+        let slot = Arc::clone(slots.entry(address).or_default());
+        let limits = self.limits;
+        let driver = match target {
+            Target::Redfish(target) => Driver::Redfish(Redfish::new(target, job, slot, limits)?),
+            Target::Ipmi(target) => Driver::Ipmi(Ipmi::new(target, job, slot, limits)),
+        };
+        Ok(Bmc { driver, limits })
     }
 }
 
@@ -80,6 +134,8 @@ pub(super) struct Slot {
     /// When the next call may start; held while one is under way.
     next_call: tokio::sync::Mutex<Option<Instant>>,
     refused: Mutex<Option<Refusal>>,
+    /// The cipher suite that an IPMI session was opened with last.
+    pub(super) suite: Mutex<Option<&'static str>>,
 }
 
 #[derive(Clone, Copy, Debug)]

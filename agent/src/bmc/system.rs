@@ -1,23 +1,42 @@
-//! Power and boot order of the machine behind a BMC. Every change is read back; a BMC's 2xx proves nothing.
+//! Power and boot order of the machine behind a BMC, whatever it speaks. Every change is read back: that a BMC said yes proves nothing.
 
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use muster_core::facts::Firmware;
+use muster_core::values::Digest;
 use tokio::time::Instant;
 
-use super::client::{Bmc, shortened};
 use super::error::BmcError;
+use super::evidence::{EventEntry, Sensor};
+use super::ipmi::{self, Ipmi};
+use super::pace::Limits;
+use super::redfish::{self, Redfish};
 use crate::watch::{Stopped, Watch};
 
+/// One BMC, for one job. Cheap to clone; all handles on one address share its pace and its writer.
+#[derive(Clone, Debug)]
+pub struct Bmc {
+    pub(super) driver: Driver,
+    pub(super) limits: Limits,
+}
+
+/// What it speaks.
+#[derive(Clone, Debug)]
+pub(super) enum Driver {
+    Redfish(Redfish),
+    Ipmi(Ipmi),
+}
+
 /// Power as the BMC shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerState {
     On,
     Off,
     PoweringOn,
     PoweringOff,
     /// It said something else, or nothing.
+    #[default]
     Unknown,
 }
 
@@ -46,13 +65,16 @@ pub enum OverrideEnabled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootOverride {
     pub enabled: OverrideEnabled,
+    /// In Redfish's words, whatever the BMC speaks.
     pub target: String,
+    /// How it says to boot. Some drop what was asked; the firmware's own setting holds then.
+    pub mode: Option<Firmware>,
 }
 
 impl BootOverride {
-    /// Whether the next boot goes to the network.
+    /// Whether the next boot goes to the network. Some BMCs never say that an override holds, but none names a target that does not.
     pub fn network(&self) -> bool {
-        matches!(self.enabled, OverrideEnabled::Once | OverrideEnabled::Continuous) && self.target == "Pxe"
+        self.enabled != OverrideEnabled::Disabled && self.target == "Pxe"
     }
 
     /// Whether the next boot follows the firmware's own order, or goes to the disk.
@@ -63,15 +85,18 @@ impl BootOverride {
 
 impl fmt::Display for BootOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "boot override {:?} to {:?}", self.enabled, self.target)
+        write!(f, "boot override {:?} to {:?}", self.enabled, self.target)?;
+        match self.mode {
+            Some(mode) => write!(f, " ({mode:?})"),
+            None => Ok(()),
+        }
     }
 }
 
-/// What a BMC says of its machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a BMC says of its machine; no more than power where each question costs it much.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BmcView {
     pub power: PowerState,
-    pub boot_override: BootOverride,
     pub uuid: Option<String>,
     pub serial: Option<String>,
     pub manufacturer: Option<String>,
@@ -89,7 +114,7 @@ pub enum BootOnce {
     None,
 }
 
-/// Power acts (DSP0268, `ResetType`). The BMC answers at once and the power changes seconds later.
+/// Power acts, as Redfish calls them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     On,
@@ -98,61 +123,48 @@ pub enum Reset {
     GracefulShutdown,
 }
 
-impl Reset {
-    fn word(self) -> &'static str {
-        match self {
-            Self::On => "On",
-            Self::ForceOff => "ForceOff",
-            Self::ForceRestart => "ForceRestart",
-            Self::GracefulShutdown => "GracefulShutdown",
+impl Bmc {
+    /// The certificate that is trusted: the pinned one, or after the first call the one that was shown then. IPMI has none.
+    pub fn certificate(&self) -> Option<Digest> {
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.certificate(),
+            Driver::Ipmi(_) => None,
         }
     }
-}
 
-impl Bmc {
     /// What the BMC says now.
     ///
     /// # Errors
     /// [`BmcError`]
     pub async fn observe(&self) -> Result<BmcView, BmcError> {
-        Ok(view(&self.get(self.system_path().await?).await?))
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.observe().await,
+            Driver::Ipmi(bmc) => bmc.observe().await,
+        }
     }
 
     /// Sets where the next boot goes and reads it back; returns what was read.
     ///
     /// # Errors
-    /// [`BmcError::NothingHappened`] when it does not read back as asked.
+    /// [`BmcError::NothingHappened`] when it does not read back as asked: some BMCs change it only while the machine is off.
     pub async fn set_boot_once(&self, boot: BootOnce) -> Result<BootOverride, BmcError> {
-        let _alone = self.writer().await;
-        let path = self.system_path().await?.to_owned();
-        match boot {
-            BootOnce::Pxe => {
-                let wanted = [json!({"BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Pxe"})];
-                self.set_override(&path, &wanted, BootOverride::network).await
-            }
-            // Each refused or ignored by some: with a target, without one, and not at all but then by pointing to the disk.
-            BootOnce::None => {
-                let wanted = [
-                    json!({"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}),
-                    json!({"BootSourceOverrideEnabled": "Disabled"}),
-                    json!({"BootSourceOverrideEnabled": "Continuous", "BootSourceOverrideTarget": "Hdd"}),
-                ];
-                self.set_override(&path, &wanted, BootOverride::local).await
-            }
-        }
-    }
-
-    /// Tries the ways in turn until one reads back.
-    async fn set_override(
-        &self,
-        path: &str,
-        ways: &[Value],
-        done: fn(&BootOverride) -> bool,
-    ) -> Result<BootOverride, BmcError> {
+        let done = match boot {
+            BootOnce::Pxe => BootOverride::network,
+            BootOnce::None => BootOverride::local,
+        };
+        let (_alone, ways) = match &self.driver {
+            Driver::Redfish(bmc) => (bmc.writer().await, redfish::boot_ways(boot).len()),
+            Driver::Ipmi(bmc) => (bmc.writer().await, ipmi::boot_ways(boot).len()),
+        };
         let mut refusal = None;
-        for way in ways {
-            match self.patch(path, &json!({ "Boot": way })).await {
-                Ok(()) => match self.read_back(path, done).await? {
+        // In turn, until one reads back.
+        for way in 0..ways {
+            let set = match &self.driver {
+                Driver::Redfish(bmc) => bmc.set_boot(boot, way).await,
+                Driver::Ipmi(bmc) => bmc.set_boot(boot, way).await,
+            };
+            match set {
+                Ok(()) => match self.read_back(done).await? {
                     Ok(set) => return Ok(set),
                     Err(unchanged) => refusal = Some(unchanged),
                 },
@@ -164,23 +176,22 @@ impl Bmc {
     }
 
     /// The override once it is as wanted, or why it is taken for ignored.
-    async fn read_back(
-        &self,
-        path: &str,
-        done: fn(&BootOverride) -> bool,
-    ) -> Result<Result<BootOverride, BmcError>, BmcError> {
+    async fn read_back(&self, done: fn(&BootOverride) -> bool) -> Result<Result<BootOverride, BmcError>, BmcError> {
         let started = Instant::now();
         loop {
-            let seen = view(&self.get(path).await?).boot_override;
+            let seen = match &self.driver {
+                Driver::Redfish(bmc) => bmc.boot_override().await?,
+                Driver::Ipmi(bmc) => bmc.boot_override().await?,
+            };
             let waited = started.elapsed();
             if done(&seen) {
                 return Ok(Ok(seen));
             }
-            if waited >= self.limits().settle {
+            if waited >= self.limits.settle {
                 let call = "the change of the boot override".into();
                 return Ok(Err(BmcError::NothingHappened { call, waited, seen: seen.to_string() }));
             }
-            tokio::time::sleep(self.limits().poll).await;
+            tokio::time::sleep(self.limits.poll).await;
         }
     }
 
@@ -189,18 +200,43 @@ impl Bmc {
     /// # Errors
     /// [`BmcError::Unsupported`] when the BMC does not offer the act.
     pub async fn reset(&self, act: Reset) -> Result<(), BmcError> {
-        let _alone = self.writer().await;
-        let path = self.system_path().await?;
-        let action = &self.get(path).await?["Actions"]["#ComputerSystem.Reset"];
-        let offered = action["ResetType@Redfish.AllowableValues"].as_array();
-        if offered.is_some_and(|offered| !offered.iter().any(|word| word == act.word())) {
-            return Err(BmcError::Unsupported { what: format!("it does not offer {}", act.word()) });
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.reset(act).await,
+            Driver::Ipmi(bmc) => bmc.reset(act).await,
         }
-        let target = match &action["target"] {
-            Value::Null => format!("{path}/Actions/ComputerSystem.Reset"),
-            target => super::client::link(&json!({ "@odata.id": target }))?,
-        };
-        self.post(&target, &json!({ "ResetType": act.word() })).await
+    }
+
+    /// The event log's latest `max` entries, oldest first.
+    ///
+    /// # Errors
+    /// [`BmcError::Unsupported`] when there is no log.
+    pub async fn event_log(&self, max: usize) -> Result<Vec<EventEntry>, BmcError> {
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.event_log(max).await,
+            Driver::Ipmi(bmc) => bmc.event_log(max).await,
+        }
+    }
+
+    /// Temperatures and fans.
+    ///
+    /// # Errors
+    /// [`BmcError::Unsupported`] when it offers no way to read them.
+    pub async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.sensors().await,
+            Driver::Ipmi(bmc) => bmc.sensors().await,
+        }
+    }
+
+    /// Watts the chassis draws now.
+    ///
+    /// # Errors
+    /// [`BmcError::Unsupported`] when it has no meter.
+    pub async fn power_watts(&self) -> Result<f64, BmcError> {
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.power_watts().await,
+            Driver::Ipmi(bmc) => bmc.power_watts().await,
+        }
     }
 
     /// Looks until the power is as wanted. BMCs that are busy, slow or away for a moment are asked again.
@@ -221,8 +257,8 @@ impl Bmc {
                 Err(error) => watch.waiting_for(format!("waiting for the BMC to show power {wanted}; {error}")),
             }
             let pause = match &seen {
-                Err(BmcError::Busy { retry_after: Some(after), .. }) => (*after).max(self.limits().poll),
-                Ok(_) | Err(_) => self.limits().poll,
+                Err(BmcError::Busy { retry_after: Some(after), .. }) => (*after).max(self.limits.poll),
+                Ok(_) | Err(_) => self.limits.poll,
             };
             match watch.pause(pause).await {
                 Ok(()) => {}
@@ -253,34 +289,5 @@ impl Bmc {
             Err(BmcError::NothingHappened { .. }) => self.wait_power(PowerState::On, watch).await.map(|_| false),
             Err(error) => Err(error),
         }
-    }
-}
-
-fn view(system: &Value) -> BmcView {
-    let text = |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(shortened);
-    let boot = &system["Boot"];
-    BmcView {
-        power: match system["PowerState"].as_str() {
-            Some("On") => PowerState::On,
-            Some("Off") => PowerState::Off,
-            Some("PoweringOn") => PowerState::PoweringOn,
-            Some("PoweringOff") => PowerState::PoweringOff,
-            Some(_) | None => PowerState::Unknown,
-        },
-        boot_override: BootOverride {
-            enabled: match boot["BootSourceOverrideEnabled"].as_str() {
-                Some("Disabled") => OverrideEnabled::Disabled,
-                Some("Once") => OverrideEnabled::Once,
-                Some("Continuous") => OverrideEnabled::Continuous,
-                Some(_) | None => OverrideEnabled::Unknown,
-            },
-            target: text(&boot["BootSourceOverrideTarget"]).unwrap_or_default(),
-        },
-        uuid: text(&system["UUID"]).map(|uuid| uuid.to_lowercase()),
-        serial: text(&system["SerialNumber"]),
-        manufacturer: text(&system["Manufacturer"]),
-        model: text(&system["Model"]),
-        bios_version: text(&system["BiosVersion"]),
-        health: text(&system["Status"]["Health"]),
     }
 }

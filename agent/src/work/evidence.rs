@@ -1,35 +1,72 @@
-//! What a BMC logged while a job failed, told in the job's own log: often the only word on why a machine died. Best effort; the failure stays
-//! what it is.
+//! What a BMC logged while a job failed, and what it finds wrong with the machine, told in the job's own log: often the only word on why a machine
+//! died. Best effort; the failure stays what it is.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::wire::agent::{BmcTarget, JobSpec, Power};
+use muster_core::wire::agent::{JobSpec, Power};
 
 use super::context::JobContext;
-use crate::bmc::{BmcError, EventEntry};
+use crate::bmc::{Bmc, BmcError, EventEntry, Sensor};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const ENTRIES: usize = 50;
+/// Told of those that are not OK.
+const SENSORS: usize = 20;
 const LINE_CHARS: usize = 300;
 /// BMCs' clocks are set by hand or by nobody: so far may they be behind.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Adds what the BMC logged since the job began to the job's log.
+/// Adds what the BMC logged since the job began, and what it finds wrong with the machine now, to the job's log.
 pub(super) async fn collect(context: &JobContext) {
-    let Some(target) = bmc_of(&context.job.spec) else { return };
-    match tokio::time::timeout(DEADLINE, read(context, target)).await {
+    let bmc = match power_of(&context.job.spec) {
+        Some(Power::Redfish(target)) => context.agent.bmcs.open(target, context.job.id),
+        Some(Power::Ipmi(target)) => context.agent.bmcs.open(target, context.job.id),
+        Some(Power::Manual { .. }) | None => return,
+    };
+    let Ok(bmc) = bmc else { return };
+    // All times: the log is cut here, where a wrong clock can be told.
+    match tokio::time::timeout(DEADLINE, bmc.event_log(ENTRIES)).await {
         Ok(Ok(entries)) => lines(&entries, context.began).into_iter().for_each(|line| context.voice.log(line)),
-        Ok(Err(error)) => context.voice.log(shortened(format!("the BMC's event log cannot be read: {error}"))),
-        Err(_late) => context.voice.log(format!("the BMC's event log did not come within {} s", DEADLINE.as_secs())),
+        Ok(Err(error)) => {
+            context.voice.log(shortened(format!("the BMC's event log cannot be read: {error}")));
+            if !matches!(error, BmcError::Unsupported { .. }) {
+                return;
+            }
+        }
+        Err(_late) => {
+            let late = format!("the BMC's event log did not come within {} s", DEADLINE.as_secs());
+            return context.voice.log(late);
+        }
+    }
+    if let Ok(lines) = tokio::time::timeout(DEADLINE, health(&bmc)).await {
+        lines.into_iter().for_each(|line| context.voice.log(line));
     }
 }
 
-/// The BMC that the job powers its machine through.
-fn bmc_of(spec: &JobSpec) -> Option<&BmcTarget> {
-    let power = match spec {
-        JobSpec::BootLive(boot) => &boot.power,
-        JobSpec::PowerOff { power, .. } | JobSpec::BootDisk { power, .. } | JobSpec::Reboot { power, .. } => power,
+/// Sensors that are not well, and the power drawn. Nothing of a BMC that shows none.
+async fn health(bmc: &Bmc) -> Vec<String> {
+    let (watts, sensors) = (bmc.power_watts().await.ok(), bmc.sensors().await.unwrap_or_default());
+    if watts.is_none() && sensors.is_empty() {
+        return Vec::new();
+    }
+    let unwell: Vec<&Sensor> =
+        sensors.iter().filter(|sensor| sensor.health.as_deref().is_some_and(|health| health != "OK")).collect();
+    let drawn = watts.map_or_else(|| "power not measured".into(), |watts| format!("{watts} W drawn"));
+    let summary = format!("BMC sensors: {} read, {} not OK; {drawn}", sensors.len(), unwell.len());
+    let told = unwell.into_iter().take(SENSORS).map(|Sensor { name, reading, unit, health }| {
+        shortened(format!("BMC sensor {name}: {reading} {unit}, {}", health.as_deref().unwrap_or_default()))
+    });
+    std::iter::once(summary).chain(told).collect()
+}
+
+/// How the job powers its machine.
+fn power_of(spec: &JobSpec) -> Option<&Power> {
+    match spec {
+        JobSpec::BootLive(boot) => Some(&boot.power),
+        JobSpec::PowerOff { power, .. } | JobSpec::BootDisk { power, .. } | JobSpec::Reboot { power, .. } => {
+            Some(power)
+        }
         JobSpec::Inventory { .. }
         | JobSpec::WriteImage { .. }
         | JobSpec::Converge { .. }
@@ -38,17 +75,8 @@ fn bmc_of(spec: &JobSpec) -> Option<&BmcTarget> {
         | JobSpec::SlurmDrain { .. }
         | JobSpec::SlurmRemove { .. }
         | JobSpec::Adopt(_)
-        | JobSpec::Wipe { .. } => return None,
-    };
-    match power {
-        Power::Redfish(target) => Some(target),
-        Power::Manual { .. } => None,
+        | JobSpec::Wipe { .. } => None,
     }
-}
-
-/// All times: the log is cut here, where a wrong clock can be told.
-async fn read(context: &JobContext, target: &BmcTarget) -> Result<Vec<EventEntry>, BmcError> {
-    context.agent.bmcs.open(target, context.job.id)?.event_log(None, ENTRIES).await
 }
 
 fn lines(entries: &[EventEntry], began: Timestamp) -> Vec<String> {

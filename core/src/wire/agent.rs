@@ -12,6 +12,7 @@ use crate::ids::{AgentId, JobId, NodeId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac, Secret};
 use crate::wire::adopt::Adopt;
+use crate::wire::bmc::{BmcTarget, IpmiTarget};
 use crate::wire::node::{
     Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage,
 };
@@ -283,29 +284,11 @@ impl JobSpec {
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Power {
     Redfish(BmcTarget),
+    Ipmi(IpmiTarget),
     /// A named person presses the button; jobs wait for what they see on the wire.
     Manual {
         person: String,
     },
-}
-
-/// A BMC and how to talk to it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BmcTarget {
-    pub address: IpAddr,
-    pub port: u16,
-    pub user: String,
-    pub password: Secret,
-    /// SHA-256 of the certificate pinned at first contact; `None`: pin what is seen and report it.
-    pub certificate: Option<Digest>,
-}
-
-impl PartialEq for BmcTarget {
-    fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.certificate)
-            == (other.address, other.port, &other.user, other.certificate)
-    }
 }
 
 /// An armed boot of the live image, for one node, one operation, one window.

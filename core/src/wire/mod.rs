@@ -2,6 +2,7 @@
 
 pub mod adopt; // Taking over a machine that somebody else installed
 pub mod agent; // Between server and agent, over HTTP
+pub mod bmc; // BMCs in orders
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 
 /// The protocol this build speaks. A server also accepts the one before it.

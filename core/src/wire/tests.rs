@@ -12,8 +12,10 @@ use uuid::Uuid;
 use super::PROTOCOL;
 use super::adopt::Adopt;
 use super::agent::*;
+use super::bmc::{BmcTarget, IpmiTarget};
 use super::node::*;
 use crate::clusters::{SlurmCluster, SlurmNode};
+use crate::facts::Firmware;
 use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
 use crate::ids::{AgentId, ClaimId, JobId, NodeId, OperationId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
@@ -59,7 +61,21 @@ fn power() -> Power {
         user: "admin".into(),
         password: Secret::new("secret"),
         certificate: Some(Digest::of(b"certificate")),
+        system: None,
     })
+}
+
+/// One of several systems behind a BMC, and a BMC that speaks IPMI.
+fn other_powers() -> [Power; 2] {
+    let Power::Redfish(target) = power() else { unreachable!() };
+    let ipmi = IpmiTarget {
+        address: "10.77.1.12".parse().unwrap(),
+        port: 623,
+        user: "admin".into(),
+        password: Secret::new("secret"),
+        firmware: Firmware::Uefi,
+    };
+    [Power::Redfish(BmcTarget { system: Some("blade-7".into()), ..target }), Power::Ipmi(ipmi)]
 }
 
 fn job(spec: JobSpec) -> Job {
@@ -283,6 +299,10 @@ fn orders() {
     golden("job-inventory", &job(JobSpec::Inventory { login: login() }));
     let manual = Power::Manual { person: "the lab".into() };
     golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
+    let off = |power| job(JobSpec::PowerOff { power, login: None, permit: permit() });
+    let [system, ipmi] = other_powers();
+    golden("job-power-off-system", &off(system));
+    golden("job-power-off-ipmi", &off(ipmi));
     golden("job-write-image", &job(JobSpec::WriteImage { login: login(), plan: write_image() }));
     let boot_disk = JobSpec::BootDisk { power: power(), login: login(), live: None, permit: permit() };
     golden("job-boot-disk", &job(boot_disk));

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_core::facts::Firmware;
 use muster_core::ids::{NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::Wish;
 use muster_core::values::Mac;
@@ -92,7 +93,8 @@ pub struct Content {
 /// How the node is powered.
 #[derive(Clone, Debug)]
 pub enum Power {
-    Redfish { address: IpAddr, port: u16, credential: ObjectId },
+    Redfish { address: IpAddr, port: u16, credential: ObjectId, system: Option<String> },
+    Ipmi { address: IpAddr, port: u16, credential: ObjectId, firmware: Firmware },
     Manual { person: String },
 }
 
@@ -227,8 +229,9 @@ pub async fn insert(
     sqlx::query!(
         "INSERT INTO nodes (id, name, labels, annotations, spec, site_id, rack_id, rack_unit, profile_id, serial, smbios_uuid,
                             power, power_person, bmc_address, bmc_port, bmc_credential_id, console_address, console_port, protected,
-                            created_at, updated_at, state, entered_at, due_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $20, 'discovered', $20, $20)",
+                            created_at, updated_at, state, entered_at, due_at, bmc_system, bmc_firmware)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $20, 'discovered', $20, $20,
+                 $21, $22)",
         id as NodeId,
         name,
         Json(&content.labels) as _,
@@ -249,6 +252,8 @@ pub async fn insert(
         console.map(|(_, port)| i32::from(port)),
         content.protected,
         now.to_sqlx() as _,
+        power.system,
+        power.firmware,
     )
     .execute(conn)
     .await?;
@@ -265,8 +270,8 @@ pub async fn set_content(conn: &mut PgConnection, id: NodeId, content: &Content,
         "UPDATE nodes SET labels = $2, annotations = $3, spec = $4, site_id = $5, rack_id = $6, rack_unit = $7, profile_id = $8,
                 serial = $9, smbios_uuid = $10, power = $11, power_person = $12, bmc_address = $13, bmc_port = $14,
                 bmc_credential_id = $15, console_address = $16, console_port = $17, protected = $18,
-                generation = generation + 1, updated_at = $19, due_at = $19,
-                bmc_certificate = CASE WHEN bmc_address IS DISTINCT FROM $13 THEN NULL ELSE bmc_certificate END
+                generation = generation + 1, updated_at = $19, due_at = $19, bmc_system = $20, bmc_firmware = $21,
+                bmc_certificate = CASE WHEN power = $11 AND bmc_address = $13 AND bmc_port = $14 THEN bmc_certificate END
          WHERE id = $1",
         id as NodeId,
         Json(&content.labels) as _,
@@ -287,6 +292,8 @@ pub async fn set_content(conn: &mut PgConnection, id: NodeId, content: &Content,
         console.map(|(_, port)| i32::from(port)),
         content.protected,
         now.to_sqlx() as _,
+        power.system,
+        power.firmware,
     )
     .execute(conn)
     .await?;
@@ -300,21 +307,40 @@ struct PowerColumns<'power> {
     address: Option<IpNet>,
     port: i32,
     credential: Option<ObjectId>,
+    system: Option<&'power str>,
+    firmware: Option<&'static str>,
 }
 
 impl<'power> PowerColumns<'power> {
     fn of(power: &'power Power) -> Self {
+        let nothing = Self {
+            word: "manual",
+            person: None,
+            address: None,
+            port: 443,
+            credential: None,
+            system: None,
+            firmware: None,
+        };
+        let bmc = |word, address: IpAddr, port: u16, credential| Self {
+            word,
+            address: Some(IpNet::from(address)),
+            port: i32::from(port),
+            credential: Some(credential),
+            ..nothing
+        };
         match power {
-            Power::Redfish { address, port, credential } => Self {
-                word: "redfish",
-                person: None,
-                address: Some(IpNet::from(*address)),
-                port: i32::from(*port),
-                credential: Some(*credential),
-            },
-            Power::Manual { person } => {
-                Self { word: "manual", person: Some(person), address: None, port: 443, credential: None }
+            Power::Redfish { address, port, credential, system } => {
+                Self { system: system.as_deref(), ..bmc("redfish", *address, *port, *credential) }
             }
+            Power::Ipmi { address, port, credential, firmware } => {
+                let firmware = match firmware {
+                    Firmware::Uefi => "uefi",
+                    Firmware::Bios => "bios",
+                };
+                Self { firmware: Some(firmware), ..bmc("ipmi", *address, *port, *credential) }
+            }
+            Power::Manual { person } => Self { person: Some(person), ..nothing },
         }
     }
 }

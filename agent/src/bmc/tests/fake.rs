@@ -9,7 +9,7 @@ use axum::http::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use muster_core::values::{Digest, Secret};
-use muster_core::wire::agent::BmcTarget;
+use muster_core::wire::bmc::BmcTarget;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// How the fake misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     #[default]
     None,
     Hang,
@@ -39,21 +39,27 @@ pub(super) enum Fault {
 
 /// What the fake is and remembers.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) fault: Fault,
-    pub(super) password: String,
-    pub(super) power: &'static str,
+pub(crate) struct State {
+    pub(crate) fault: Fault,
+    pub(crate) password: String,
+    pub(crate) power: &'static str,
     /// Power states to come, each with the time from which it shows.
-    pub(super) coming: Vec<(Instant, &'static str)>,
-    pub(super) power_delay: Duration,
-    pub(super) enabled: String,
-    pub(super) target: String,
+    pub(crate) coming: Vec<(Instant, &'static str)>,
+    pub(crate) power_delay: Duration,
+    pub(crate) enabled: String,
+    pub(crate) target: String,
     /// Reads `Continuous` whatever was set, and refuses `Disabled` and `None`: as sushy-tools does.
-    pub(super) always_continuous: bool,
-    pub(super) wants_etag: bool,
-    pub(super) resets: Vec<String>,
-    pub(super) calls: usize,
-    pub(super) logins_refused: usize,
+    pub(crate) always_continuous: bool,
+    pub(crate) wants_etag: bool,
+    /// Takes another override only while the machine is off; else it says yes and does nothing.
+    pub(crate) override_only_off: bool,
+    /// Knows no `ForceRestart`.
+    pub(crate) cannot_restart: bool,
+    /// Refused logins after which the account is locked, for good.
+    pub(crate) locks_after: usize,
+    pub(crate) resets: Vec<String>,
+    pub(crate) calls: usize,
+    pub(crate) logins_refused: usize,
 }
 
 impl State {
@@ -81,7 +87,7 @@ impl State {
 pub(crate) struct FakeBmc {
     state: Arc<Mutex<State>>,
     pub(crate) target: BmcTarget,
-    pub(super) certificate: Digest,
+    pub(crate) certificate: Digest,
     accepts: tokio::task::JoinHandle<()>,
 }
 
@@ -103,6 +109,9 @@ impl FakeBmc {
             target: "None".into(),
             always_continuous: false,
             wants_etag: false,
+            override_only_off: false,
+            cannot_restart: false,
+            locks_after: usize::MAX,
             resets: Vec::new(),
             calls: 0,
             logins_refused: 0,
@@ -113,15 +122,15 @@ impl FakeBmc {
         let accepts = tokio::spawn(accept(listener, acceptor, Arc::clone(&state)));
         let password = Secret::new("secret");
         let address = "127.0.0.1".parse().unwrap();
-        let target = BmcTarget { address, port, user: "admin".into(), password, certificate: None };
+        let target = BmcTarget { address, port, user: "admin".into(), password, certificate: None, system: None };
         Self { state, target, certificate, accepts }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn misbehave(&self, fault: Fault) {
+    pub(crate) fn misbehave(&self, fault: Fault) {
         self.state().fault = fault;
     }
 }
@@ -163,7 +172,8 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.calls += 1;
         let lock = format!("admin:{}", state.password);
-        if parts.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()) != Some(basic(&lock).as_bytes()) {
+        let key = parts.headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        if key != Some(basic(&lock).as_bytes()) || state.logins_refused >= state.locks_after {
             state.logins_refused += 1;
             return reply(
                 StatusCode::UNAUTHORIZED,
@@ -258,7 +268,8 @@ fn patch(state: &mut State, boot: &Value) -> Response<Body> {
             &json!({"error": {"message": "Missing the BootSourceOverrideTarget element"}}),
         );
     }
-    if state.fault != Fault::Ignores {
+    let ignores = state.fault == Fault::Ignores || state.override_only_off && state.power() == "On";
+    if !ignores {
         state.enabled = if state.always_continuous { "Continuous" } else { enabled.unwrap_or_default() }.into();
         state.target = target.unwrap_or(&state.target).into();
     }
@@ -266,13 +277,14 @@ fn patch(state: &mut State, boot: &Value) -> Response<Body> {
 }
 
 fn system(state: &mut State) -> Value {
+    let acts: &[&str] = if state.cannot_restart { &["On", "ForceOff"] } else { &["On", "ForceOff", "ForceRestart"] };
     json!({
         "PowerState": state.power(),
         "UUID": "4C4C4544-0043-4810-8052-B4C04F4E3132",
         "SerialNumber": "SN-\u{7}1 ",
         "Model": "Fake",
         "Boot": {"BootSourceOverrideEnabled": state.enabled, "BootSourceOverrideTarget": state.target},
-        "Actions": {"#ComputerSystem.Reset": {"ResetType@Redfish.AllowableValues": ["On", "ForceOff", "ForceRestart"]}},
+        "Actions": {"#ComputerSystem.Reset": {"ResetType@Redfish.AllowableValues": acts}},
         "LogServices": {"@odata.id": "/redfish/v1/Systems/1/LogServices"},
         "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
     })
@@ -291,7 +303,9 @@ fn reply_to_reader(path: &str) -> Response<Body> {
             {"Id": "1", "Created": "2026-01-01T00:00:00Z", "Severity": "OK", "Message": "Power on"}]}),
         "/redfish/v1/Chassis/1/Thermal" => json!({
             "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 24.5, "Status": {"Health": "OK"}}, {"Name": "Absent", "ReadingCelsius": null}],
-            "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"}]}),
+            
+            "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"},
+                {"Name": "Fan 2", "Reading": 0, "ReadingUnits": "RPM", "Status": {"Health": "Critical"}}]}),
         "/redfish/v1/Chassis/1/Power" => json!({"PowerControl": [{"PowerConsumedWatts": 312}]}),
         _ => return reply(StatusCode::NOT_FOUND, &json!({"error": {"message": "no such resource"}})),
     };

@@ -6,7 +6,7 @@ use muster_core::ids::PermitId;
 use muster_core::wire::agent::{ActReply, JobResult, Login, Power};
 use muster_core::wire::node::Failure;
 
-use super::power;
+use super::power::{self, By};
 use super::reach::{OtherKey, TRY, boot_id, reach};
 use crate::bmc::BootOnce;
 use crate::ssh::Session;
@@ -25,12 +25,9 @@ pub(super) async fn run(
     if let Ok(session) = Session::connect(login, TRY).await {
         return Ok(JobResult::Booted { boot_id: boot_id(&session).await? });
     }
-    match power {
-        Power::Redfish(target) => {
-            let bmc = power::open(context, target)?;
-            power::start(context, &bmc, permit, BootOnce::None).await?;
-        }
-        Power::Manual { person } => by_hand(context, person, live, permit).await?,
+    match power::by(context, power)? {
+        By::Bmc(bmc) => drop(power::start(context, &bmc, permit, BootOnce::None).await?),
+        By::Person(person) => by_hand(context, person, live, permit).await?,
     }
     let session = reach(context, login, OtherKey::NotYet).await?;
     Ok(JobResult::Booted { boot_id: boot_id(&session).await? })

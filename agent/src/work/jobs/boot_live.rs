@@ -9,7 +9,7 @@ use muster_core::wire::node::{Failure, LiveReport};
 use tokio::time::Instant;
 
 use super::identity;
-use super::power::{self, Started};
+use super::power::{self, By, Started};
 use super::reach::{OtherKey, reach};
 use super::supply::hold_blob;
 use crate::bmc::{Bmc, BmcView, BootOnce, PowerState};
@@ -45,10 +45,9 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
 type SeenBmc = Option<(Bmc, BmcView)>;
 
 async fn observed_bmc(context: &JobContext, by: &Power) -> Result<SeenBmc, Failure> {
-    match by {
-        Power::Manual { .. } => Ok(None),
-        Power::Redfish(target) => {
-            let bmc = power::open(context, target)?;
+    match power::by(context, by)? {
+        By::Person(_) => Ok(None),
+        By::Bmc(bmc) => {
             let view = power::observe(context, &bmc).await?;
             Ok(Some((bmc, view)))
         }
@@ -61,14 +60,13 @@ async fn start_and_wait(
     armed: &ArmedHandle,
 ) -> Result<(LiveReport, SeenBmc), Failure> {
     let mac = spec.macs[0];
-    let (report, seen) = match &spec.power {
-        Power::Manual { person } => {
+    let (report, seen) = match power::by(context, &spec.power)? {
+        By::Person(person) => {
             let node = &context.job.node_name;
             let by_hand = format!("waiting for {person} to power on {node} (network boot)");
             (wait_for_report(context, armed, mac, &by_hand).await?, None)
         }
-        Power::Redfish(target) => {
-            let bmc = power::open(context, target)?;
+        By::Bmc(bmc) => {
             let (started, view) = power::start(context, &bmc, spec.permit, BootOnce::Pxe).await?;
             (wait_in_window(context, armed, mac, &bmc, started).await?, Some((bmc, view)))
         }

@@ -16,6 +16,8 @@ mod reach; // A session on a node that is up, or coming up
 mod reboot; // Out of one boot and into another
 mod slurm; // Into and out of the scheduler
 mod supply; // What a node will ask for, fetched beforehand
+#[cfg(test)]
+mod tests; // Power acts through BMCs that fail
 
 use muster_core::wire::agent::{JobResult, JobSpec, Login};
 use muster_core::wire::node::{Failure, Work, WorkResult};

@@ -3,23 +3,15 @@
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActReply, BmcTarget};
+use muster_core::wire::agent::{ActReply, Power};
 use muster_core::wire::node::Failure;
 
-use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, PowerState, Reset};
+use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, BootOverride, PowerState, Reset};
 use crate::watch::Stopped;
 use crate::work::context::{JobContext, failed};
 
 /// Names of the acts, as committed: both bring the machine through its firmware.
 const ACTS: [&str; 2] = ["power_on", "reset"];
-/// A power state between on and off, or none at all, lasts seconds.
-const SETTLE: Duration = Duration::from_mins(2);
-/// Until a machine shows on after it was told.
-const POWER_ON: Duration = Duration::from_mins(2);
-/// No BMC shows the dip of a restart later than this.
-const DIP: Duration = Duration::from_secs(15);
-/// Pause before a BMC is asked again that could not answer.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Whose act the machine starts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +23,21 @@ pub(super) enum Started {
     },
 }
 
-pub(super) fn open(context: &JobContext, target: &BmcTarget) -> Result<Bmc, Failure> {
-    Ok(context.agent.bmcs.open(target, context.job.id)?)
+/// What powers the machine.
+#[derive(Clone, Debug)]
+pub(super) enum By<'order> {
+    Bmc(Bmc),
+    /// A person presses the button.
+    Person(&'order str),
+}
+
+pub(super) fn by<'order>(context: &JobContext, power: &'order Power) -> Result<By<'order>, Failure> {
+    let (bmcs, job) = (&context.agent.bmcs, context.job.id);
+    Ok(match power {
+        Power::Redfish(target) => By::Bmc(bmcs.open(target, job)?),
+        Power::Ipmi(target) => By::Bmc(bmcs.open(target, job)?),
+        Power::Manual { person } => By::Person(person),
+    })
 }
 
 /// What the BMC says; asked again while it cannot answer, until the job's deadline.
@@ -55,84 +60,123 @@ pub(super) async fn start(
         ));
         return Ok((Started::Earlier { age }, observe(context, bmc).await?));
     }
-    let set = persist(context, || bmc.set_boot_once(next)).await?;
+    let set = set_boot(context, bmc, next).await?;
     let view = settled(context, bmc).await?;
-    let (act, reset) = match view.power {
-        PowerState::Off => (ACTS[0], Reset::On),
-        _ => (ACTS[1], Reset::ForceRestart),
+    let (act, way, set) = match (view.power, set) {
+        (PowerState::Off, Some(set)) => (ACTS[0], Way::On, set.to_string()),
+        (_, Some(set)) => (ACTS[1], Way::Restart, set.to_string()),
+        (_, None) => {
+            (ACTS[1], Way::OffAndOn { next: Some(next) }, "boot override not to be set before it is off".to_owned())
+        }
     };
     context.redeem_power(permit).await?;
     if let ActReply::Already(record) = context.start_act(act, &format!("power {}; {set}", view.power)).await? {
         return Ok((Started::Earlier { age: Duration::from_secs(record.age_s) }, view));
     }
-    context.voice.log(format!("power was {}; {act}", view.power));
-    perform(context, bmc, reset).await?;
+    context.voice.log(format!("power was {}; {set}; {act}", view.power));
+    perform(context, bmc, way).await?;
     Ok((Started::Now, view))
+}
+
+/// Sets where the next boot goes. `None`: the machine is on, and its BMC changes nothing while it is.
+async fn set_boot(context: &JobContext, bmc: &Bmc, next: BootOnce) -> Result<Option<BootOverride>, Failure> {
+    let set = persist(context, || async {
+        match bmc.set_boot_once(next).await {
+            Err(ignored @ BmcError::NothingHappened { .. }) => Ok(Err(ignored)),
+            other => other.map(Ok),
+        }
+    });
+    match set.await? {
+        Ok(set) => Ok(Some(set)),
+        Err(ignored) if observe(context, bmc).await?.power == PowerState::Off => Err(ignored.into()),
+        Err(ignored) => {
+            context.voice.log(format!("{ignored}; it is tried again with the power off"));
+            Ok(None)
+        }
+    }
 }
 
 /// Cuts the power. Looked at before and after by the caller.
 pub(super) async fn force_off(context: &JobContext, bmc: &Bmc) -> Result<(), Failure> {
-    once_not_busy(context, bmc, Reset::ForceOff).await
+    Ok(once_not_busy(context, bmc, Reset::ForceOff).await?)
+}
+
+/// How a machine is brought through its firmware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    On,
+    Restart,
+    /// Cut and given again, with the boot override set in between where it was not before.
+    OffAndOn {
+        next: Option<BootOnce>,
+    },
 }
 
 /// Does a committed act and looks at what it did.
-async fn perform(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<(), Failure> {
-    let watch = context.watch(POWER_ON);
-    match reset {
-        Reset::ForceRestart => {
-            if !offers_restart(context, bmc).await? {
-                force_off(context, bmc).await?;
-                bmc.wait_power(PowerState::Off, &watch).await?;
-                once_not_busy(context, bmc, Reset::On).await?;
-                bmc.wait_power(PowerState::On, &watch).await?;
-            } else if !bmc.wait_restart(DIP, &watch).await? {
-                context.voice.log("the BMC showed on all through the restart; the booted system will tell");
-            }
-        }
-        Reset::On | Reset::ForceOff | Reset::GracefulShutdown => {
-            once_not_busy(context, bmc, reset).await?;
+async fn perform(context: &JobContext, bmc: &Bmc, way: Way) -> Result<(), Failure> {
+    let limits = context.agent.bmcs.limits();
+    let watch = context.watch(limits.power_on);
+    match way {
+        Way::On => {
+            once_not_busy(context, bmc, Reset::On).await?;
             bmc.wait_power(PowerState::On, &watch).await?;
         }
+        Way::Restart => match once_not_busy(context, bmc, Reset::ForceRestart).await {
+            Ok(()) => {
+                if !bmc.wait_restart(limits.dip, &watch).await? {
+                    context.voice.log("the BMC showed on all through the restart; the booted system will tell");
+                }
+            }
+            // It did nothing: not every BMC can in one act.
+            Err(BmcError::Unsupported { .. }) => off_and_on(context, bmc, None).await?,
+            Err(error) => return Err(error.into()),
+        },
+        Way::OffAndOn { next } => off_and_on(context, bmc, next).await?,
     }
     context.voice.moving();
     Ok(())
 }
 
-/// Restarts in one act where the BMC can; `false` where it cannot, and did nothing.
-async fn offers_restart(context: &JobContext, bmc: &Bmc) -> Result<bool, Failure> {
-    match once_not_busy(context, bmc, Reset::ForceRestart).await {
-        Ok(()) => Ok(true),
-        Err(failure) if failure.code == "bmc_unsupported" => Ok(false),
-        Err(failure) => Err(failure),
+async fn off_and_on(context: &JobContext, bmc: &Bmc, next: Option<BootOnce>) -> Result<(), Failure> {
+    let limits = context.agent.bmcs.limits();
+    force_off(context, bmc).await?;
+    bmc.wait_power(PowerState::Off, &context.watch(limits.power_off)).await?;
+    if let Some(next) = next {
+        let set = persist(context, || bmc.set_boot_once(next)).await?;
+        context.voice.log(format!("with the power off: {set}"));
     }
+    once_not_busy(context, bmc, Reset::On).await?;
+    bmc.wait_power(PowerState::On, &context.watch(limits.power_on)).await?;
+    Ok(())
 }
 
-/// Sends one power act. A BMC that says it is busy has not acted and is asked again; one that does not answer may have, and is looked at.
-async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<(), Failure> {
-    let watch = context.watch(SETTLE);
+/// Sends one power act. A BMC that is busy or cannot be reached has not acted and is asked again; one that does not answer may have, and is
+/// looked at.
+async fn once_not_busy(context: &JobContext, bmc: &Bmc, reset: Reset) -> Result<(), BmcError> {
+    let limits = context.agent.bmcs.limits();
+    let watch = context.watch(limits.between);
     loop {
-        match bmc.reset(reset).await {
+        let (error, pause) = match bmc.reset(reset).await {
             Ok(()) => return Ok(()),
             Err(error @ BmcError::Timeout { .. }) => {
                 context.voice.log(error.to_string());
                 return Ok(());
             }
-            Err(BmcError::Busy { said, retry_after }) => {
-                watch.waiting_for(format!("waiting for the BMC, which is busy: {said}"));
-                if let Err(Stopped::Cancelled | Stopped::DeadlinePassed) =
-                    watch.pause(retry_after.unwrap_or(ASK_AGAIN)).await
-                {
-                    return Err(BmcError::Busy { said, retry_after }.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
+            Err(error @ BmcError::Busy { retry_after, .. }) => (error, retry_after.unwrap_or(limits.ask_again)),
+            Err(error @ BmcError::Unreachable { .. }) => (error, limits.ask_again),
+            Err(error) => return Err(error),
+        };
+        watch.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
+        if let Err(Stopped::Cancelled | Stopped::DeadlinePassed) = watch.pause(pause).await {
+            return Err(error);
         }
     }
 }
 
 /// Waits until the power is on or off, for a while.
 async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
-    let watch = context.watch(SETTLE);
+    let limits = context.agent.bmcs.limits();
+    let watch = context.watch(limits.between);
     loop {
         let view = observe(context, bmc).await?;
         match view.power {
@@ -140,8 +184,11 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
             PowerState::PoweringOn | PowerState::PoweringOff | PowerState::Unknown => {}
         }
         watch.waiting_for(format!("waiting for the BMC to show on or off; it shows {}", view.power));
-        if watch.pause(ASK_AGAIN).await.is_err() {
-            return Err(failed("power_unknown", format!("the BMC shows {} for {} s", view.power, SETTLE.as_secs())));
+        if watch.pause(limits.ask_again).await.is_err() {
+            return Err(failed(
+                "power_unknown",
+                format!("the BMC shows {} for {} s", view.power, limits.between.as_secs()),
+            ));
         }
     }
 }
@@ -156,7 +203,7 @@ async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
             Ok(answer) => return Ok(answer),
             Err(error) if error.retryable() => {
                 context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
-                tokio::time::sleep(ASK_AGAIN).await;
+                tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
             }
             Err(error) => return Err(error.into()),
         }

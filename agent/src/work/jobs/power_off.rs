@@ -7,17 +7,13 @@ use muster_core::ids::PermitId;
 use muster_core::wire::agent::{JobResult, Login, Power};
 use muster_core::wire::node::Failure;
 
-use super::power;
+use super::power::{self, By};
 use super::reach::TRY;
 use crate::bmc::{Bmc, BmcError, PowerState};
 use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
-/// A system that shuts down by itself loses nothing: it gets this long.
-const GRACE: Duration = Duration::from_mins(3);
-/// After the BMC cut the power.
-const FORCED: Duration = Duration::from_mins(1);
 /// Without a BMC, this many failed connections in a row stand for "off".
 const UNREACHABLE: u32 = 3;
 const KNOCK_EVERY: Duration = Duration::from_secs(10);
@@ -28,13 +24,10 @@ pub(super) async fn run(
     login: Option<&Login>,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
-    match (power, login) {
-        (Power::Redfish(target), login) => {
-            let bmc = power::open(context, target)?;
-            off_by_bmc(context, &bmc, login, permit).await
-        }
-        (Power::Manual { .. }, Some(login)) => off_by_ssh(context, login, permit).await,
-        (Power::Manual { person }, None) => {
+    match (power::by(context, power)?, login) {
+        (By::Bmc(bmc), login) => off_by_bmc(context, &bmc, login, permit).await,
+        (By::Person(_), Some(login)) => off_by_ssh(context, login, permit).await,
+        (By::Person(person), None) => {
             let unseen = format!(
                 "{} has neither a BMC nor a login: only {person} can see whether it is off",
                 context.job.node_name
@@ -50,23 +43,24 @@ async fn off_by_bmc(
     login: Option<&Login>,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
+    let limits = context.agent.bmcs.limits();
     if power::observe(context, bmc).await?.power == PowerState::Off {
         return Ok(JobResult::PoweredOff);
     }
     context.redeem_power(permit).await?;
     if let Some(login) = login
         && ask(context, login).await
-        && seen_off(context, bmc, GRACE).await?
+        && seen_off(context, bmc, limits.shutdown).await?
     {
         return Ok(JobResult::PoweredOff);
     }
     context.voice.log("the BMC cuts the power");
     power::force_off(context, bmc).await?;
-    match seen_off(context, bmc, FORCED).await? {
+    match seen_off(context, bmc, limits.power_off).await? {
         true => Ok(JobResult::PoweredOff),
         false => Err(failed(
             "power_off_not_seen",
-            format!("the BMC still shows it on {} s after it was told to cut the power", FORCED.as_secs()),
+            format!("the BMC still shows it on {} s after it was told to cut the power", limits.power_off.as_secs()),
         )),
     }
 }

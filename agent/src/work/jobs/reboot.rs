@@ -8,7 +8,7 @@ use muster_core::wire::agent::{JobResult, Login, Power};
 use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
-use super::power;
+use super::power::{self, By};
 use super::reach::{OtherKey, TRY, boot_id, reach};
 use crate::bmc::BootOnce;
 use crate::ssh::Session;
@@ -35,13 +35,12 @@ pub(super) async fn run(
         after = other_boot(context, login, &before) => return after.map(|boot_id| JobResult::Booted { boot_id }),
         () = tokio::time::sleep(HUNG) => {}
     }
-    match power {
-        Power::Redfish(target) => {
+    match power::by(context, power)? {
+        By::Bmc(bmc) => {
             context.voice.log(format!("not back after {} min: the BMC resets it", HUNG.as_secs() / 60));
-            let bmc = power::open(context, target)?;
             power::start(context, &bmc, permit, BootOnce::None).await?;
         }
-        Power::Manual { person } => {
+        By::Person(person) => {
             context.voice.log(format!(
                 "not back after {} min: {person} must look at {}",
                 HUNG.as_secs() / 60,

@@ -113,4 +113,8 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
         ledger.renewals.iter().flat_map(|renewal| &renewal.log).map(|line| line.text.as_str()).collect();
     assert!(told.contains(&"BMC event log, 2026-01-03T00:00:00Z: Critical: PSU lost"), "{told:?}");
     assert!(!told.iter().any(|line| line.contains("2026-01-01")), "{told:?}");
+    assert!(
+        told.ends_with(&["BMC sensors: 3 read, 1 not OK; 312 W drawn", "BMC sensor Fan 2: 0 RPM, Critical"]),
+        "{told:?}"
+    );
 }

@@ -6,7 +6,7 @@ mod client; // The server's answers, told apart
 mod consoles; // Consoles that break
 mod jobs; // A job from lease to outcome
 mod node_job; // Following work on a node
-mod server; // The server
+pub(super) mod server; // The server
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,11 @@ use crate::cluster::slurm::Controllers;
 use crate::ssh::sshd::Sshd;
 
 /// An agent with a lease short enough that nobody waits for it.
-async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, TempDir) {
+pub(super) async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, TempDir) {
+    agent_with(server, lease, Bmcs::default()).await
+}
+
+pub(super) async fn agent_with(server: &FakeServer, lease: Duration, bmcs: Bmcs) -> (Arc<Agent>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let bytes = bytes::Bytes::from_static(b"muster-node");
     let agent = Agent {
@@ -40,7 +44,7 @@ async fn agent(server: &FakeServer, lease: Duration) -> (Arc<Agent>, TempDir) {
         clock: Clock::System,
         node: NodeBinary { digest: Digest::of(&bytes), bytes },
         boots: ArmedBoots::new(),
-        bmcs: Bmcs::default(),
+        bmcs,
         controllers: Controllers::default(),
         blobs: BlobCache::at(dir.path().join("blobs")).await.unwrap(),
         reports: Reports::open(dir.path()).unwrap(),

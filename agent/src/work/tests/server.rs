@@ -11,8 +11,8 @@ use http::{HeaderMap, StatusCode, header};
 use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ConsoleChunk, ConsoleReport, Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome,
-    Welcome,
+    ActReply, ConsoleChunk, ConsoleReport, Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed,
+    ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::node::Answer;
 use serde_json::json;
@@ -28,6 +28,7 @@ pub(crate) const TOKEN: &str = "mst_test_token";
 pub(crate) struct Ledger {
     pub(crate) renewals: Vec<RenewJob>,
     pub(crate) redeemed: Vec<RedeemPermit>,
+    pub(crate) acts: Vec<StartAct>,
     pub(crate) consoles: Vec<ConsoleChunk>,
     /// Calls to answer with 503 before it answers well.
     pub(crate) away_for: u32,
@@ -64,6 +65,7 @@ impl FakeServer {
             .route("/agent/v1/site", post(std::future::pending::<()>))
             .route("/agent/v1/lease", post(lease))
             .route("/agent/v1/jobs/{id}/renew", post(renew))
+            .route("/agent/v1/jobs/{id}/act", post(act))
             .route("/agent/v1/jobs/{id}/outcome", post(outcome))
             .route("/agent/v1/permits/redeem", post(redeem))
             .route("/agent/v1/consoles", post(consoles))
@@ -131,6 +133,14 @@ async fn renew(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>,
         Some(code) => problem(StatusCode::CONFLICT, code),
         None => Json(Renewed { cancel: ledger.cancel }).into_response(),
     }
+}
+
+async fn act(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {
+    if let Some(refusal) = desk.refuse(&headers) {
+        return refusal;
+    }
+    desk.ledger.lock().unwrap().acts.push(serde_json::from_slice(&body).unwrap());
+    Json(ActReply::Go).into_response()
 }
 
 async fn outcome(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {

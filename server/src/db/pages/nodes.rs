@@ -27,6 +27,8 @@ pub struct MachineRow {
     pub bmc_port: i32,
     pub bmc_credential: Option<String>,
     pub bmc_certificate: Option<String>,
+    pub bmc_system: Option<String>,
+    pub bmc_firmware: Option<String>,
     pub power_reserved_w: i32,
     pub wish: Option<String>,
     pub os_host_key: Option<String>,
@@ -45,7 +47,7 @@ pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Optio
     Ok(sqlx::query_as!(
         MachineRow,
         r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
-                  credential.name AS "bmc_credential?", n.bmc_certificate, n.power_reserved_w, n.wish, n.os_host_key, n.os_boot_id,
+                  credential.name AS "bmc_credential?", n.bmc_certificate, n.bmc_system, n.bmc_firmware, n.power_reserved_w, n.wish, n.os_host_key, n.os_boot_id,
                   n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", pool.spec AS "pool_spec?"
            FROM nodes n
            LEFT JOIN objects credential ON credential.id = n.bmc_credential_id

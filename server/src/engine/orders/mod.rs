@@ -4,15 +4,16 @@ mod adopt; // The first login to a machine that runs already
 mod cluster; // Members as the scheduler must know them
 mod stack; // The stack, resolved for one node
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use muster_core::clusters::{ClusterSpec, SlurmCluster};
-use muster_core::facts::Facts;
+use muster_core::facts::{Facts, Firmware};
 use muster_core::ids::PermitId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergePlan;
 use muster_core::values::{Digest, Secret};
-use muster_core::wire::agent::{BmcTarget, BootLive, Job, JobSpec, Login, Power};
+use muster_core::wire::agent::{BootLive, Job, JobSpec, Login, Power};
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 use muster_core::wire::node::{GatePlan, StaticNetwork, WipePlan, WriteImage};
 use serde::Deserialize;
 use sqlx::PgConnection;
@@ -175,13 +176,23 @@ async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power
     let sealed = db::keys::find_secret(conn, credential).await?.context("the BMC credential has no secret")?;
     let secret = s.keys.master.open(&secret_place(credential), &sealed)?;
     let user = db::specs::find_credential_user(conn, credential).await?.context("the BMC credential has no user")?;
-    Ok(Power::Redfish(BmcTarget {
-        address,
-        port: u16::try_from(s.node.bmc_port).context("the BMC's port")?,
-        user,
-        password: Secret::new(String::from_utf8(secret).context("the BMC's password is not UTF-8")?),
-        certificate: s.node.bmc_certificate.as_deref().map(str::parse).transpose()?,
-    }))
+    let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
+    let password = Secret::new(String::from_utf8(secret).context("the BMC's password is not UTF-8")?);
+    match s.node.power.as_str() {
+        "redfish" => {
+            let certificate = s.node.bmc_certificate.as_deref().map(str::parse).transpose()?;
+            let system = s.node.bmc_system.clone();
+            Ok(Power::Redfish(BmcTarget { address, port, user, password, certificate, system }))
+        }
+        "ipmi" => {
+            let firmware = match s.node.bmc_firmware.as_deref() {
+                Some("bios") => Firmware::Bios,
+                Some(_) | None => Firmware::Uefi,
+            };
+            Ok(Power::Ipmi(IpmiTarget { address, port, user, password, firmware }))
+        }
+        other => bail!("{} is powered by {other:?}", s.node.name),
+    }
 }
 
 /// Where a credential's secret lies: bound into its ciphertext.

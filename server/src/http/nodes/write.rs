@@ -6,7 +6,7 @@ use http::StatusCode;
 use muster_api::nodes::{NodeConsole, NodePower, NodeSpec};
 use muster_api::object::Draft;
 use muster_api::problem::Problem;
-use muster_core::ids::{NodeId, ObjectId};
+use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::values::{InvalidValue, Name};
 use serde_json::{Value, json};
@@ -19,12 +19,16 @@ use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::nodes::{Content, LockedNode, MacRow, Power};
+use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
 use crate::http::declared::{fault, label_faults};
 use crate::http::extract::{Body, Document, Path};
 use crate::http::preconditions::Preconditions;
 use crate::http::{document, wake};
+
+/// Longest user name of IPMI 2.0 (section 22.28).
+const IPMI_USER_BYTES: usize = 16;
 
 /// Registers a node, or replaces what is wanted of it.
 #[utoipa::path(put, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name, or the id of an existing node")),
@@ -224,7 +228,7 @@ pub(super) async fn target(
     pointer: &str,
     kind: &str,
     name: Option<&str>,
-) -> Result<Option<db::objects::ObjectRow>, Error> {
+) -> Result<Option<ObjectRow>, Error> {
     let Some(name) = name else { return Ok(None) };
     let row = db::objects::find_for_reference(conn, kind, name).await?;
     if row.is_none() {
@@ -233,7 +237,7 @@ pub(super) async fn target(
     Ok(row)
 }
 
-fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&db::objects::ObjectRow>) {
+fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&ObjectRow>) {
     if let Some(rack) = rack {
         if rack.spec["site"] != spec.site.as_str() {
             faults.push(fault("/spec/rack", "other_site", format!("{} stands in another site.", rack.name)));
@@ -254,29 +258,59 @@ fn check_place(faults: &mut Vec<Fault>, spec: &NodeSpec, rack: Option<&db::objec
 }
 
 async fn power(conn: &mut PgConnection, faults: &mut Vec<Fault>, power: &NodePower) -> Result<Option<Power>, Error> {
-    let bmc = match power {
-        NodePower::Redfish { bmc } => bmc,
+    match power {
+        NodePower::Redfish { bmc } => {
+            let pointer = "/spec/power/redfish/bmc";
+            let fits =
+                |id: &str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+            if bmc.system.as_deref().is_some_and(|id| !fits(id)) {
+                let detail = "The Id of a computer system: 1 to 128 printable characters, no slash.";
+                faults.push(fault(&format!("{pointer}/system"), "invalid", detail));
+            }
+            let credential = bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
+            Ok(credential.map(|row| Power::Redfish { address, port, credential: row.id, system }))
+        }
+        NodePower::Ipmi { bmc } => {
+            let pointer = "/spec/power/ipmi/bmc";
+            let credential = bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
+            let user = credential.as_ref().and_then(|row| row.spec["user"].as_str());
+            if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
+                let detail = format!("An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20.");
+                faults.push(fault(&format!("{pointer}/credential"), "out_of_range", detail));
+            }
+            let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
+            Ok(credential.map(|row| Power::Ipmi { address, port, credential: row.id, firmware }))
+        }
         NodePower::Manual { person } => {
             if !(1..=200).contains(&person.len()) {
                 faults.push(fault("/spec/power/manual/person", "out_of_range", "1 to 200 bytes"));
             }
-            return Ok(Some(Power::Manual { person: person.clone() }));
+            Ok(Some(Power::Manual { person: person.clone() }))
         }
-    };
-    let pointer = "/spec/power/redfish/bmc/credential";
-    let credential = target(conn, faults, pointer, "credential", Some(&bmc.credential)).await?;
-    let credential = credential.filter(|row| {
+    }
+}
+
+/// The credential that logs in to a BMC.
+async fn bmc_credential(
+    conn: &mut PgConnection,
+    faults: &mut Vec<Fault>,
+    bmc: &str,
+    name: &str,
+    port: u16,
+) -> Result<Option<ObjectRow>, Error> {
+    if port == 0 {
+        faults.push(fault(&format!("{bmc}/port"), "out_of_range", "1 to 65535"));
+    }
+    let pointer = format!("{bmc}/credential");
+    let credential = target(conn, faults, &pointer, "credential", Some(name)).await?;
+    Ok(credential.filter(|row| {
         let fits = row.spec["purpose"] == "bmc";
         if !fits {
-            faults.push(fault(pointer, "wrong_purpose", "A credential whose purpose is bmc."));
+            faults.push(fault(&pointer, "wrong_purpose", "A credential whose purpose is bmc."));
         }
         fits
-    });
-    if bmc.port == 0 {
-        faults.push(fault("/spec/power/redfish/bmc/port", "out_of_range", "1 to 65535"));
-    }
-    let credential: Option<ObjectId> = credential.map(|row| row.id);
-    Ok(credential.map(|credential| Power::Redfish { address: bmc.address, port: bmc.port, credential }))
+    }))
 }
 
 async fn record(

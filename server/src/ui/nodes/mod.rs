@@ -9,6 +9,8 @@ pub(super) mod parts; // Components by serial, and their replacement
 mod stack; // Claim, pool, and what was installed
 mod timeline; // Events and steps, one line of time
 
+use std::net::{IpAddr, SocketAddr};
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
@@ -207,6 +209,22 @@ fn network(node: &NodeObject) -> Vec<Address> {
     declared.iter().take(32).map(one).collect()
 }
 
+/// Where the BMC is and how it is known again.
+fn bmc_pairs(machine: &MachineRow, address: IpAddr) -> Vec<Pair> {
+    let place = SocketAddr::new(address, u16::try_from(machine.bmc_port).unwrap_or(0));
+    match (&machine.bmc_firmware, &machine.bmc_system) {
+        (Some(firmware), _) => {
+            let firmware = if firmware == "bios" { "BIOS" } else { "UEFI" };
+            vec![pair("BMC", format!("IPMI at {place}, boots by {firmware}"))]
+        }
+        (None, system) => {
+            let system = system.as_ref().map_or_else(String::new, |system| format!(", system {system}"));
+            let certificate = machine.bmc_certificate.clone().unwrap_or_else(|| "not pinned yet".into());
+            vec![pair("BMC", format!("Redfish at https://{place}{system}")), pair("BMC certificate", certificate)]
+        }
+    }
+}
+
 fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known yet".to_owned());
     let place = match (member(&node.spec, "rack"), node.spec.get("rack_unit").and_then(serde_json::Value::as_u64)) {
@@ -226,12 +244,8 @@ fn machine_pairs(node: &NodeObject, machine: &MachineRow) -> Vec<Pair> {
     ];
     match (&machine.bmc_address, &machine.power_person) {
         (Some(address), _) => {
-            pairs.push(pair("BMC", format!("Redfish at https://{}:{}", address.addr(), machine.bmc_port)));
+            pairs.extend(bmc_pairs(machine, address.addr()));
             pairs.push(pair("BMC credential", text(&machine.bmc_credential)));
-            pairs.push(pair(
-                "BMC certificate",
-                machine.bmc_certificate.clone().unwrap_or_else(|| "not pinned yet".into()),
-            ));
         }
         (None, person) => pairs.push(pair("Power", format!("by hand: {}", text(person)))),
     }

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use muster_core::ids::JobId;
 use muster_core::values::{Digest, Secret};
-use muster_core::wire::agent::BmcTarget;
+use muster_core::wire::bmc::BmcTarget;
 use reqwest::header::{ETAG, IF_MATCH, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::error::BmcError;
-use super::pace::{Limits, Slot};
 use super::tls::{Pin, client_config};
+use crate::bmc::error::{BmcError, shortened};
+use crate::bmc::pace::{Limits, Slot};
 
 /// Bytes of one answer.
 const BODY_BYTES: usize = 1 << 20;
-/// Characters of a BMC's own words that are passed on.
-const SAID_CHARS: usize = 300;
+/// Pages of a list; each at most a body's size.
+const PAGES: usize = 20;
 
-/// One BMC. Cheap to clone; all handles on one address share its pace and its writer.
+/// A Redfish service.
 #[derive(Clone, Debug)]
-pub struct Bmc {
+pub(in crate::bmc) struct Redfish {
     inner: Arc<Inner>,
 }
 
@@ -38,6 +38,8 @@ struct Inner {
     pin: Arc<Pin>,
     slot: Arc<Slot>,
     limits: Limits,
+    /// Which of several systems it is about.
+    selector: Option<String>,
     system: OnceCell<String>,
 }
 
@@ -51,8 +53,13 @@ struct Answer {
     wants_etag: bool,
 }
 
-impl Bmc {
-    pub(super) fn new(target: &BmcTarget, job: JobId, slot: Arc<Slot>, limits: Limits) -> Result<Self, BmcError> {
+impl Redfish {
+    pub(in crate::bmc) fn new(
+        target: &BmcTarget,
+        job: JobId,
+        slot: Arc<Slot>,
+        limits: Limits,
+    ) -> Result<Self, BmcError> {
         let pin = Pin::new(target.certificate);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(client_config(Arc::clone(&pin)))
@@ -68,39 +75,50 @@ impl Bmc {
         let base = format!("https://{}", std::net::SocketAddr::new(target.address, target.port));
         let credentials = Digest::of(format!("{}\0{}", target.user, target.password.reveal()).as_bytes());
         let (user, password) = (target.user.clone(), target.password.clone());
-        let inner = Inner { http, base, user, password, credentials, job, pin, slot, limits, system: OnceCell::new() };
+        let (selector, system) = (target.system.clone(), OnceCell::new());
+        let inner = Inner { http, base, user, password, credentials, job, pin, slot, limits, selector, system };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The certificate that is trusted: the pinned one, or after the first call the one that was shown then.
-    pub fn certificate(&self) -> Option<Digest> {
+    pub(in crate::bmc) fn certificate(&self) -> Option<Digest> {
         self.inner.pin.pinned()
     }
 
-    pub(super) fn limits(&self) -> &Limits {
-        &self.inner.limits
-    }
-
     /// Held through one change, so that nobody else changes the same BMC in between.
-    pub(super) async fn writer(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(in crate::bmc) async fn writer(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.slot.writer.lock().await
     }
 
-    /// Path of the one computer system behind this BMC.
-    pub(super) async fn system_path(&self) -> Result<&str, BmcError> {
-        let path = self.inner.system.get_or_try_init(async || {
-            let systems = self.get("/redfish/v1/Systems").await?;
-            let members = systems["Members"].as_array().map_or(&[][..], Vec::as_slice);
-            match members {
-                [one] => link(one),
-                [] => Err(BmcError::Garbage { what: "it lists no computer system".into() }),
-                many => Err(BmcError::Unsupported { what: format!("{} systems behind one BMC", many.len()) }),
+    /// Path of the computer system this is about.
+    pub(in crate::bmc) async fn system_path(&self) -> Result<&str, BmcError> {
+        let path = self.inner.system.get_or_try_init(async || match &self.inner.selector {
+            None => only(self.members("/redfish/v1/Systems").await?),
+            Some(id) => {
+                let mut systems = self.members("/redfish/v1/Systems").await?.into_iter();
+                let absent = || BmcError::Unsupported { what: format!("it lists no computer system {id:?}") };
+                systems.find(|path| path.rsplit('/').next() == Some(id)).ok_or_else(absent)
             }
         });
         path.await.map(String::as_str)
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Value, BmcError> {
+    /// The paths that a collection lists.
+    async fn members(&self, collection: &str) -> Result<Vec<String>, BmcError> {
+        let mut paths = Vec::new();
+        let mut next = Some(collection.to_owned());
+        for _ in 0..PAGES {
+            let Some(page) = next else { break };
+            let page = self.get(&page).await?;
+            let members = page["Members"].as_array().map_or(&[][..], Vec::as_slice);
+            for member in members {
+                paths.push(link(member)?);
+            }
+            next = next_page(&page)?;
+        }
+        Ok(paths)
+    }
+
+    pub(in crate::bmc) async fn get(&self, path: &str) -> Result<Value, BmcError> {
         let answer = self.call(Method::GET, path, None, None).await?;
         match answer.body.is_object() {
             true => Ok(answer.body),
@@ -108,12 +126,12 @@ impl Bmc {
         }
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<(), BmcError> {
+    pub(in crate::bmc) async fn post(&self, path: &str, body: &Value) -> Result<(), BmcError> {
         self.call(Method::POST, path, Some(body), None).await.map(drop)
     }
 
     /// Changes a resource. BMCs that insist on a precondition get the ETag of what they show now.
-    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<(), BmcError> {
+    pub(in crate::bmc) async fn patch(&self, path: &str, body: &Value) -> Result<(), BmcError> {
         if !self.call(Method::PATCH, path, Some(body), None).await?.wants_etag {
             return Ok(());
         }
@@ -221,8 +239,28 @@ fn judge(what: &str, status: StatusCode, response: &Response, bytes: &[u8]) -> R
     }
 }
 
+fn only(mut systems: Vec<String>) -> Result<String, BmcError> {
+    match (systems.pop(), systems.len()) {
+        (Some(one), 0) => Ok(one),
+        (None, _) => Err(BmcError::Garbage { what: "it lists no computer system".into() }),
+        (Some(_), others) => {
+            let what =
+                format!("{} systems behind one BMC: the node must name its own (power.redfish.bmc.system)", others + 1);
+            Err(BmcError::Unsupported { what })
+        }
+    }
+}
+
+/// The path of a list's next page.
+pub(in crate::bmc) fn next_page(page: &Value) -> Result<Option<String>, BmcError> {
+    match &page["Members@odata.nextLink"] {
+        Value::Null => Ok(None),
+        more => link(&serde_json::json!({ "@odata.id": more })).map(Some),
+    }
+}
+
 /// The path a link points to.
-pub(super) fn link(value: &Value) -> Result<String, BmcError> {
+pub(in crate::bmc) fn link(value: &Value) -> Result<String, BmcError> {
     let path = value["@odata.id"].as_str().unwrap_or_default();
     let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-~:%#?=$&@+()".contains(&b));
     match path.starts_with("/redfish/v1/") && plain && path.len() <= 300 && !path.contains("..") {
@@ -240,14 +278,5 @@ fn said(status: StatusCode, bytes: &[u8]) -> String {
     match message {
         Some(message) => format!("HTTP {}: {}", status.as_u16(), shortened(message)),
         None => format!("HTTP {}", status.as_u16()),
-    }
-}
-
-/// A foreign text as it may be shown: printable, and not long.
-pub(super) fn shortened(text: &str) -> String {
-    let printable: String = text.chars().take(SAID_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match text.chars().nth(SAID_CHARS) {
-        Some(_) => printable + "…",
-        None => printable,
     }
 }

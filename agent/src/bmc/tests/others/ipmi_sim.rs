@@ -1,0 +1,219 @@
+//! OpenIPMI's ipmi_sim. Cipher suite 3 alone, and no word on which it has; the boot flags lose their EFI, persistent and valid bits; what is logged before
+//! its clock is set has no time.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::bmc::{Bmc, BmcError, BootOnce, OverrideEnabled, PowerState, Reset};
+use muster_core::values::Secret;
+use tokio::net::UdpSocket;
+
+use super::{Simulator, beside, bmcs, free_udp_port, have, ipmi_target, job, patience};
+
+const PROGRAM: &str = "/usr/bin/ipmi_sim";
+/// Memory #0x10: Uncorrectable ECC; and two more.
+const LOG: &str = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nsel_enable 0x20 1000 0x0a\nmc_enable 0x20\n\
+    sel_add 0x20 2 0 0 0 0x60 0x20 0 4 0x08 0x51 0x6f 0x03 0xff 0xff\nsel_add 0x20 2 0 0 0 0 0x20 0 4 0x01 0x30 0x01 0x59 0x50 0x50\n\
+    sel_add 0x20 2 0 0 0 0 0x20 0 4 0x0c 0x10 0x6f 0x01 0xff 0xff\n";
+
+/// A simulator and its machine.
+struct Sim {
+    folder: tempfile::TempDir,
+    port: u16,
+    simulator: Simulator,
+}
+
+impl Sim {
+    async fn start() -> Option<Self> {
+        if !have(&[Path::new(PROGRAM), Path::new("/usr/bin/ipmitool")]) {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().display();
+        let port = free_udp_port();
+        std::fs::copy(beside("chassis"), folder.path().join("chassis")).unwrap();
+        for (file, text) in [("power", "0"), ("boot", "none"), ("log", ""), ("emu", LOG)] {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let lan = format!(
+            "name \"sim\"\nset_working_mc 0x20\nstartlan 1\naddr 127.0.0.1 {port}\npriv_limit admin\n\
+             allowed_auths_callback none md2 md5 straight\nallowed_auths_user none md2 md5 straight\n\
+             allowed_auths_operator none md2 md5 straight\nallowed_auths_admin none md2 md5 straight\n\
+             guid a123456789abcdefa123456789abcdef\nendlan\nchassis_control \"{here}/chassis\"\n\
+             user 1 true \"\" \"\" user 10 none md2 md5 straight\nuser 2 true \"admin\" \"secret\" admin 10 none md2 md5 straight\n"
+        );
+        std::fs::write(folder.path().join("lan"), lan).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.arg("-n").args(["-c", "lan", "-f", "emu", "-s", "."]).current_dir(folder.path());
+        let mut simulator = Simulator::start(&mut command);
+        simulator.wait_for_udp(port).await;
+        Some(Self { folder, port, simulator })
+    }
+
+    fn bmc(&self) -> Bmc {
+        bmcs().open(&ipmi_target(self.port), job()).unwrap()
+    }
+
+    /// What its machine was told.
+    fn told(&self) -> Vec<String> {
+        told(self.folder.path())
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.simulator.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+fn told(folder: &Path) -> Vec<String> {
+    let log = std::fs::read_to_string(folder.join("log")).unwrap();
+    log.lines().filter(|line| line.starts_with("set")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn powers_a_machine_and_sets_its_boot() {
+    let Some(sim) = Sim::start().await else { return };
+    let bmc = sim.bmc();
+    assert_eq!(bmc.observe().await.unwrap().power, PowerState::Off);
+    let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
+    assert!(set.network() && set.enabled == OverrideEnabled::Unknown, "the valid bit is lost, and that shows: {set}");
+    bmc.reset(Reset::On).await.unwrap();
+    bmc.wait_power(PowerState::On, &patience()).await.unwrap();
+    assert!(bmc.set_boot_once(BootOnce::None).await.unwrap().local());
+    bmc.reset(Reset::ForceRestart).await.unwrap();
+    assert!(bmc.wait_restart(std::time::Duration::from_secs(15), &patience()).await.unwrap(), "off was seen");
+    bmc.reset(Reset::GracefulShutdown).await.unwrap();
+    bmc.reset(Reset::ForceOff).await.unwrap();
+    bmc.wait_power(PowerState::Off, &patience()).await.unwrap();
+    let told = sim.told();
+    let power: Vec<&str> = told.iter().map(String::as_str).filter(|line| !line.contains("boot")).collect();
+    assert_eq!(power[0], "set power 1");
+    assert!(power.contains(&"set shutdown 1"), "{power:?}");
+    assert!(told.contains(&"set boot pxe".to_owned()) && told.contains(&"set boot none".to_owned()), "{told:?}");
+}
+
+#[tokio::test]
+async fn its_event_log_is_read_and_its_sensors_are_left_alone() {
+    let Some(sim) = Sim::start().await else { return };
+    let log = sim.bmc().event_log(2).await.unwrap();
+    let messages: Vec<&str> = log.iter().map(|entry| entry.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        ["Temperature #0x30, Upper Critical going high, Asserted", "Memory #0x10, Uncorrectable ECC, Asserted"]
+    );
+    assert_eq!(log[0].at, None, "before its clock was set");
+    assert!(matches!(sim.bmc().sensors().await, Err(BmcError::Unsupported { .. })));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
+    let Some(sim) = Sim::start().await else { return };
+    let right = ipmi_target(sim.port);
+    let with = |user: &str, password: &str| {
+        let mut target = right.clone();
+        (target.user, target.password) = (user.into(), Secret::new(password));
+        bmcs().open(&target, job()).unwrap()
+    };
+    for (bmc, code) in [
+        (with("admin", "wrong"), "bmc_credentials"),
+        (with("nobody", "secret"), "bmc_credentials"),
+        (with("admin", "longer than twenty bytes"), "bmc_unsupported"),
+    ] {
+        let error = bmc.observe().await.unwrap_err();
+        assert_eq!(error.code(), code, "{error}");
+    }
+    let mut absent = right.clone();
+    absent.port = free_udp_port();
+    let error = bmcs().open(&absent, job()).unwrap().observe().await.unwrap_err();
+    assert_eq!(error.code(), "bmc_unreachable", "{error}");
+
+    let bmc = sim.bmc();
+    bmc.observe().await.unwrap();
+    sim.signal("-STOP");
+    let error = bmc.reset(Reset::On).await.unwrap_err();
+    assert!(error.code() == "bmc_unreachable", "no session, so nothing was sent: {error}");
+    sim.signal("-CONT");
+    bmc.observe().await.unwrap();
+    assert_eq!(sim.told(), [""; 0], "a power act that failed was not sent");
+}
+
+/// The machine is switched on, and the answer is lost on the way.
+#[tokio::test]
+async fn a_lost_reply_is_not_sent_again() {
+    let Some(sim) = Sim::start().await else { return };
+    let relay = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = relay.local_addr().unwrap().port();
+    let task = tokio::spawn(relay_until_told(relay, sim.port, sim.folder.path().to_owned()));
+    let bmc = bmcs().open(&ipmi_target(port), job()).unwrap();
+    bmc.observe().await.unwrap();
+    let error = bmc.reset(Reset::On).await.unwrap_err();
+    assert!(matches!(error, BmcError::Timeout { .. }), "whether it acted is unknown: {error}");
+    task.abort();
+    assert_eq!(sim.told(), ["set power 1"], "it was asked once");
+    assert_eq!(sim.bmc().observe().await.unwrap().power, PowerState::On);
+}
+
+/// Passes packets on, and nothing of the BMC once its machine was told something.
+async fn relay_until_told(relay: UdpSocket, port: u16, folder: std::path::PathBuf) {
+    let relay = Arc::new(relay);
+    let mut bytes = [0; 2048];
+    let mut bmcs = std::collections::HashMap::new();
+    loop {
+        let (length, client) = relay.recv_from(&mut bytes).await.unwrap();
+        let bmc: &Arc<UdpSocket> = match bmcs.entry(client) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                let bmc = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
+                bmc.connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+                let (back, relay, folder) = (Arc::clone(&bmc), Arc::clone(&relay), folder.clone());
+                tokio::spawn(async move {
+                    let mut bytes = [0; 2048];
+                    while let Ok(length) = back.recv(&mut bytes).await {
+                        if told(&folder).is_empty() {
+                            relay.send_to(&bytes[..length], client).await.unwrap();
+                        }
+                    }
+                });
+                place.insert(bmc)
+            }
+        };
+        bmc.send(&bytes[..length]).await.unwrap();
+    }
+}
+
+/// The password is in no argument of the program that is run, where everybody on the machine could read it.
+#[tokio::test]
+async fn the_password_is_in_no_argument() {
+    let Some(sim) = Sim::start().await else { return };
+    sim.signal("-STOP");
+    let bmc = sim.bmc();
+    let asking = tokio::spawn(async move { bmc.observe().await });
+    let (arguments, environment) = loop {
+        let found = children().into_iter().find_map(|child| {
+            let read = |file: &str| std::fs::read(format!("/proc/{child}/{file}")).ok();
+            let arguments = String::from_utf8_lossy(&read("cmdline")?).replace('\0', " ");
+            arguments
+                .starts_with("ipmitool")
+                .then_some((arguments, String::from_utf8_lossy(&read("environ")?).into_owned()))
+        });
+        match found {
+            Some(found) => break found,
+            None => {
+                assert!(!asking.is_finished(), "it was never run");
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    assert!(environment.contains("IPMI_PASSWORD=secret"), "{arguments}");
+    assert!(arguments.contains("-E") && !arguments.contains("secret"), "{arguments}");
+    sim.signal("-CONT");
+    asking.await.unwrap().ok();
+}
+
+fn children() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}

@@ -1,0 +1,221 @@
+//! Power acts through a BMC that fails: what is asked again, what is only looked at, and what a person is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_core::ids::{JobId, NodeId, PermitId};
+use muster_core::values::Digest;
+use muster_core::wire::agent::{ActRecord, Job, JobResult, JobSpec, Outcome, Power};
+use muster_core::wire::bmc::BmcTarget;
+use muster_core::wire::node::Failure;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::power::{self, Started};
+use crate::bmc::tests::fake::{FakeBmc, Fault};
+use crate::bmc::{Bmcs, BootOnce, Limits};
+use crate::work::agent::Agent;
+use crate::work::context::JobContext;
+use crate::work::job;
+use crate::work::tests::agent_with;
+use crate::work::tests::server::FakeServer;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Nothing here ends by one of these but what is meant to.
+fn limits() -> Limits {
+    Limits {
+        spacing: Duration::from_millis(1),
+        poll: Duration::from_millis(10),
+        settle: Duration::from_millis(60),
+        ask_again: Duration::from_millis(10),
+        ..Limits::default()
+    }
+}
+
+struct World {
+    server: FakeServer,
+    agent: Arc<Agent>,
+    _dir: TempDir,
+}
+
+impl World {
+    async fn new(limits: Limits) -> Self {
+        let server = FakeServer::start().await;
+        let (agent, dir) = agent_with(&server, LEASE, Bmcs::new(limits)).await;
+        Self { server, agent, _dir: dir }
+    }
+
+    fn power_off(&self, target: &BmcTarget) -> Arc<JobContext> {
+        let power = Power::Redfish(target.clone());
+        let job = Job {
+            id: JobId::new(),
+            attempt: 1,
+            node: NodeId::new(),
+            node_name: "n1".into(),
+            epoch: 1,
+            timeout_s: 60,
+            acts: Vec::new(),
+            spec: JobSpec::PowerOff { power, login: None, permit: PermitId::new() },
+        };
+        Arc::new(JobContext::new(job, Arc::clone(&self.agent)))
+    }
+
+    /// Runs a power-off to its outcome.
+    async fn outcome_of_power_off(&mut self, target: &BmcTarget) -> Outcome {
+        job::run(self.power_off(target), CancellationToken::new()).await;
+        self.server.outcomes.recv().await.unwrap()
+    }
+
+    /// Starts the machine into the live image, as the job does.
+    async fn start(&self, target: &BmcTarget, acts: Vec<ActRecord>) -> Result<Started, Failure> {
+        let like = self.power_off(target);
+        let context = JobContext::new(Job { acts, ..like.job.clone() }, Arc::clone(&self.agent));
+        let bmc = self.agent.bmcs.open(target, context.job.id).unwrap();
+        power::start(&context, &bmc, PermitId::new(), BootOnce::Pxe).await.map(|(started, _)| started)
+    }
+
+    /// Waits until a job says that it waits for this.
+    async fn hear(&self, sign: &str) {
+        let heard = async {
+            while !self.waits_for().iter().any(|sentence| sentence.contains(sign)) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let heard = tokio::time::timeout(Duration::from_secs(30), heard).await;
+        assert!(heard.is_ok(), "{sign:?} is not among {:?}", self.waits_for());
+    }
+
+    fn waits_for(&self) -> Vec<String> {
+        let ledger = self.server.ledger.lock().unwrap();
+        ledger.renewals.iter().filter_map(|renewal| renewal.waiting_for.clone()).collect()
+    }
+
+    /// The acts that were committed, with what was seen before each.
+    fn acts(&self) -> Vec<(String, String)> {
+        let ledger = self.server.ledger.lock().unwrap();
+        ledger.acts.iter().map(|act| (act.act.clone(), act.before.clone())).collect()
+    }
+}
+
+const OFF: Outcome = Outcome::Succeeded { result: JobResult::PoweredOff };
+
+#[tokio::test]
+async fn a_bmc_that_hangs_is_waited_for_with_the_reason_and_holds_up_no_other() {
+    let mut world = World::new(Limits { call: Duration::from_millis(300), ..limits() }).await;
+    let (hung, well) = (FakeBmc::start().await, FakeBmc::start().await);
+    hung.misbehave(Fault::Hang);
+    let waiting = tokio::spawn(job::run(world.power_off(&hung.target), CancellationToken::new()));
+    world.hear("waiting for the BMC of n1 (the BMC gave no answer").await;
+    assert_eq!(world.outcome_of_power_off(&well.target).await, OFF);
+    hung.misbehave(Fault::None);
+    waiting.await.unwrap();
+    assert_eq!(world.server.outcomes.recv().await, Some(OFF));
+}
+
+#[tokio::test]
+async fn a_busy_or_garbled_answer_is_asked_again_and_the_act_is_done_once() {
+    let mut world = World::new(limits()).await;
+    for (fault, told) in
+        [(Fault::Busy, "the BMC is busy"), (Fault::Garbage, "the BMC answers nonsense"), (Fault::Deep, "nonsense")]
+    {
+        let bmc = FakeBmc::start().await;
+        bmc.state().power = "On";
+        bmc.misbehave(fault);
+        world.server.ledger.lock().unwrap().renewals.clear();
+        let waiting = tokio::spawn(job::run(world.power_off(&bmc.target), CancellationToken::new()));
+        world.hear(told).await;
+        bmc.misbehave(Fault::None);
+        waiting.await.unwrap();
+        assert_eq!(world.server.outcomes.recv().await, Some(OFF));
+        assert_eq!(bmc.state().resets, ["ForceOff"]);
+    }
+}
+
+#[tokio::test]
+async fn a_yes_without_a_deed_is_a_failure() {
+    let mut world = World::new(Limits { power_off: Duration::from_millis(200), ..limits() }).await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().power = "On";
+    bmc.misbehave(Fault::Ignores);
+    let Outcome::Failed { failure } = world.outcome_of_power_off(&bmc.target).await else { panic!("nothing happened") };
+    assert_eq!((failure.code.as_str(), failure.retryable), ("power_off_not_seen", true), "{}", failure.message);
+
+    bmc.state().power = "Off";
+    let failure = world.start(&bmc.target, Vec::new()).await.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.retryable), ("bmc_nothing_happened", true), "{}", failure.message);
+    assert!(world.acts().is_empty(), "no act is committed for a boot that would go elsewhere");
+}
+
+#[tokio::test]
+async fn a_power_act_whose_answer_is_lost_is_looked_at_and_not_sent_again() {
+    let mut world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    bmc.misbehave(Fault::LostReply);
+    assert_eq!(world.start(&bmc.target, Vec::new()).await.unwrap(), Started::Now);
+    assert_eq!(world.start(&bmc.target, Vec::new()).await.unwrap(), Started::Now);
+    assert_eq!(world.outcome_of_power_off(&bmc.target).await, OFF);
+    assert_eq!(bmc.state().resets, ["On", "ForceRestart", "ForceOff"]);
+}
+
+#[tokio::test]
+async fn an_act_that_an_earlier_attempt_committed_is_only_looked_at() {
+    let world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    let started_at = Timestamp::from_second(1_770_000_000).unwrap();
+    let record = ActRecord { attempt: 1, act: "reset".into(), before: "power on".into(), started_at, age_s: 40 };
+    let started = world.start(&bmc.target, vec![record]).await.unwrap();
+    assert_eq!(started, Started::Earlier { age: Duration::from_secs(40) });
+    assert!(bmc.state().resets.is_empty() && world.acts().is_empty());
+}
+
+#[tokio::test]
+async fn a_bmc_that_changes_its_override_only_while_off_is_switched_off_for_it() {
+    let world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().power = "On";
+    bmc.state().override_only_off = true;
+    world.start(&bmc.target, Vec::new()).await.unwrap();
+    assert_eq!(bmc.state().resets, ["ForceOff", "On"]);
+    assert_eq!(bmc.state().target, "Pxe", "set in between");
+    let before = "power on; boot override not to be set before it is off";
+    assert_eq!(world.acts(), [("reset".to_owned(), before.to_owned())]);
+}
+
+#[tokio::test]
+async fn a_bmc_without_a_restart_is_switched_off_and_on() {
+    let world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().power = "On";
+    bmc.state().cannot_restart = true;
+    world.start(&bmc.target, Vec::new()).await.unwrap();
+    assert_eq!(bmc.state().resets, ["ForceOff", "On"]);
+}
+
+/// The strictest usual lock-out is three failures. Jobs come and go; the account stays open, and the first one after it is mended gets in.
+#[tokio::test]
+async fn a_changed_password_locks_no_account_and_is_told() {
+    let mut world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    bmc.state().password = "changed".into();
+    bmc.state().locks_after = 3;
+    for _ in 0..5 {
+        let Outcome::Failed { failure } = world.outcome_of_power_off(&bmc.target).await else { panic!("refused") };
+        assert_eq!((failure.code.as_str(), failure.retryable), ("bmc_credentials", false), "{}", failure.message);
+    }
+    assert!(bmc.state().logins_refused <= 2, "{} logins were refused", bmc.state().logins_refused);
+    let mut corrected = bmc.target.clone();
+    corrected.password = muster_core::values::Secret::new("changed");
+    assert_eq!(world.outcome_of_power_off(&corrected).await, OFF);
+}
+
+#[tokio::test]
+async fn another_certificate_ends_the_job_and_nothing_was_sent() {
+    let mut world = World::new(limits()).await;
+    let bmc = FakeBmc::start().await;
+    let pinned = BmcTarget { certificate: Some(Digest::of(b"another")), ..bmc.target.clone() };
+    let Outcome::Failed { failure } = world.outcome_of_power_off(&pinned).await else { panic!("a stranger") };
+    assert_eq!((failure.code.as_str(), failure.retryable), ("bmc_certificate_changed", false), "{}", failure.message);
+    assert_eq!(bmc.state().calls, 0);
+}
