@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack e2e lint unit clean
+.PHONY: demo test deps build images stack e2e lint unit fuzz clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -46,7 +46,11 @@ e2e: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
 
-test: lint unit e2e
+# Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works.
+fuzz: deps
+	fuzz/run $(or $(SECONDS_EACH),20) $(FUZZ)
+
+test: lint unit fuzz e2e
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e
