@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack e2e lint unit clean
+.PHONY: demo test deps build images stack e2e lint unit fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -47,7 +47,17 @@ e2e: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
 
-test: lint unit e2e
+# Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works.
+fuzz: deps
+	fuzz/run $(or $(SECONDS_EACH),20) $(FUZZ)
+
+# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone.
+bench: deps
+	$(AS_ROOT) bench/peers
+	cargo build --locked --release -p muster-bench
+	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
+
+test: lint unit fuzz e2e
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e

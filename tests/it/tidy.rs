@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-const ROOMS: [&str; 8] = ["core", "api", "server", "agent", "node", "cli", "lab", "tests"];
+const ROOMS: [&str; 10] = ["core", "api", "server", "agent", "node", "cli", "lab", "tests", "fuzz", "bench"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_path_buf()

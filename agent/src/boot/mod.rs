@@ -145,7 +145,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    fn new(
+    /// What the listeners share; nothing listens yet.
+    pub fn new(
         options: BootOptions,
         armed: ArmedBoots,
         sightings: mpsc::Sender<Sighting>,

@@ -64,7 +64,7 @@ impl ConvergePlan {
             need(only(&service.name, "-._:@\\") && !service.name.starts_with('-'), "service", &service.name);
         }
         need(only(&self.principal, "-:"), "principal", &self.principal);
-        need(is_line(&self.user_ca) && self.user_ca.contains(' '), "user CA", &self.user_ca);
+        need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
         self.check_files(&mut problems);
         problems
     }
@@ -116,6 +116,17 @@ fn is_version(version: &str) -> bool {
 
 fn is_line(text: &str) -> bool {
     (1..=4096).contains(&text.len()) && text.chars().all(|c| !c.is_control() || c == '\t')
+}
+
+/// An OpenSSH public key line. A comment or an empty line in its place would leave a node that nobody can log in to.
+fn is_public_key(line: &str) -> bool {
+    let mut words = line.split(' ');
+    let (kind, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    is_line(line) && only(kind, "-.@") && (1..=4096).contains(&key.len()) && key.bytes().all(is_base64)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
 }
 
 /// Absolute, without detours, and not in a file system that the kernel makes.
@@ -182,10 +193,12 @@ mod tests {
     #[test]
     fn whatever_could_break_out_of_its_file_is_refused() {
         type Break = (&'static str, fn(&mut ConvergePlan));
-        let broken: [Break; 12] = [
+        let broken: [Break; 14] = [
             ("shell", |plan| plan.kernel_args = vec!["a$(id)".into()]),
             ("quote", |plan| plan.kernel_args = vec!["a\"b".into()]),
             ("newline", |plan| _ = plan.sysctl.insert("vm.swappiness".into(), "1\nkernel.x=1".into())),
+            ("comment", |plan| plan.user_ca = "# ssh-ed25519 AAAA".into()),
+            ("nobody", |plan| plan.user_ca = "  ".into()),
             ("climb", |plan| _ = plan.sysctl.insert("../../etc/passwd".into(), "1".into())),
             ("option", |plan| plan.absent = vec!["-o".into()]),
             ("unit", |plan| {

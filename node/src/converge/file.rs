@@ -22,7 +22,7 @@ const GROUPS: &str = "/etc/group";
 
 /// A file as it must be.
 #[derive(Clone)]
-pub(super) struct Target {
+pub struct Target {
     pub path: String,
     pub mode: u32,
     pub owner: String,

@@ -16,7 +16,7 @@ pub(super) const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
 const HEADER: &str = "# Written by muster-node from the stack's plan; changes here are undone.\n";
 
 /// What apt needs before packages are touched.
-pub(super) fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
+pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
     vec![Target::ours(SOURCES, Some(sources(plan))), Target::ours(PREFERENCES, Some(preferences(plan)))]
 }
 
@@ -24,7 +24,7 @@ pub(super) fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
 ///
 /// # Errors
 /// `bad_plan`.
-pub(super) fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
+pub fn files(plan: &ConvergePlan) -> Result<Vec<Target>, Failure> {
     let mut targets = plan.files.iter().map(Target::planned).collect::<Result<Vec<_>, _>>()?;
     let sysctl = plan.sysctl.iter().map(|(key, value)| format!("{key} = {value}"));
     let modules = plan.modules_load.iter().cloned();

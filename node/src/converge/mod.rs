@@ -5,11 +5,11 @@
 
 mod apt; // Packages, in one transaction from the bundle
 pub(crate) mod dpkg; // dpkg's record and locks
-mod file; // Files, whole or not at all
+pub mod file; // Files, whole or not at all
 mod item; // What must be and what is; the report
 pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod machine; // The system that is converged
-mod managed; // Configuration files made from the plan
+pub mod managed; // Configuration files made from the plan
 mod pending; // Debts of a run that was killed
 pub(crate) mod services; // systemd units
 #[cfg(test)]

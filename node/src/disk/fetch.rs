@@ -1,6 +1,7 @@
 //! One blob over HTTP, as a reader that survives broken connections and a restarted agent: it asks again from where it stopped.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::values::Digest;
@@ -18,14 +19,19 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Code of the failure when nobody needs the blob any more; never told to anybody.
+pub const ABANDONED: &str = "abandoned";
+
 /// A blob on its way.
 pub struct Fetch<'a> {
     cx: &'a JobContext,
+    /// Set by others when the rest of the work has failed.
+    abandoned: &'a AtomicBool,
     url: &'a str,
     size: u64,
     offset: u64,
     agent: Agent,
-    body: Option<Box<dyn Read>>,
+    body: Option<Box<dyn Read + Send>>,
     hash: Sha256,
     alive: Instant,
     /// Why it was given up: errors of a reader cannot carry it through the decoder.
@@ -33,7 +39,7 @@ pub struct Fetch<'a> {
 }
 
 impl<'a> Fetch<'a> {
-    pub fn new(cx: &'a JobContext, url: &'a str, size: u64) -> Self {
+    pub fn new(cx: &'a JobContext, url: &'a str, size: u64, abandoned: &'a AtomicBool) -> Self {
         let agent = Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(READ_TIMEOUT))
@@ -42,7 +48,8 @@ impl<'a> Fetch<'a> {
             .proxy(None)
             .build()
             .into();
-        Self { cx, url, size, offset: 0, agent, body: None, hash: Sha256::new(), alive: Instant::now(), failure: None }
+        let (hash, alive) = (Sha256::new(), Instant::now());
+        Self { cx, abandoned, url, size, offset: 0, agent, body: None, hash, alive, failure: None }
     }
 
     /// Reads what is left and gives the digest of all of it.
@@ -58,7 +65,7 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    fn open(&self) -> Result<Box<dyn Read>, String> {
+    fn open(&self) -> Result<Box<dyn Read + Send>, String> {
         let mut request = self.agent.get(self.url);
         if self.offset > 0 {
             request = request.header("range", format!("bytes={}-", self.offset));
@@ -102,6 +109,9 @@ impl Read for Fetch<'_> {
             return Err(io::Error::other("given up"));
         }
         loop {
+            if self.abandoned.load(Ordering::Relaxed) {
+                return Err(self.give_up(fatal(ABANDONED, "the blob is not needed any more")));
+            }
             if let Err(failure) = self.cx.check() {
                 return Err(self.give_up(failure));
             }

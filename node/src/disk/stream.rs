@@ -4,8 +4,11 @@
 //! the disk. So at no instant is there a disk that boots into half an image.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_core::values::Digest;
@@ -14,7 +17,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, PosixFadviseAdvice, fallocate, posix_fadvise};
 use sha2::{Digest as _, Sha256};
 
-use super::fetch::Fetch;
+use super::fetch::{self, Fetch};
 use super::gpt;
 use super::marker::{self, LENGTH};
 use crate::failure::{fatal, io, retryable};
@@ -24,6 +27,10 @@ use crate::job::JobContext;
 pub const CHUNK: usize = 1 << 20;
 /// Written bytes after which the disk is made to keep them: bounds dirty memory, and keeps progress honest.
 const SYNC_EVERY: u64 = 64 << 20;
+/// Of the compressed blob, what is passed on at once.
+const PIECE: usize = 256 << 10;
+/// Pieces and chunks waiting for each thread: enough to bridge a sync of the disk, little enough for a small machine.
+const AHEAD: usize = 8;
 /// Code of failures that only a better image mends.
 const MALFORMED: &str = "image_malformed";
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -39,32 +46,127 @@ pub struct HeldBack {
 
 /// Writes all of the image but what is held back, and verifies it. `disk` holds the marker from the start.
 ///
+/// Fetching, unpacking, hashing and writing run beside one another, each on a thread of its own, with a few megabytes between them.
+///
 /// # Errors
 /// `fetch_failed`, `digest_mismatch`, `image_malformed`, `io`, `cancelled`, `deadline`. The disk does not boot then.
 pub fn write(cx: &JobContext, image: &WriteImage, disk: &File, marker: &[u8; LENGTH]) -> Result<HeldBack, Failure> {
     begin(disk, marker)?;
-    let mut fetch = Fetch::new(cx, &image.url, image.size);
-    let mut copy = Copy { cx, disk, image, done: 0, hash: Sha256::new(), zeros: 0, unsynced: 0, told: Instant::now() };
-    let copied = match zstd::stream::read::Decoder::new(&mut fetch) {
-        Ok(mut raw) => copy.run(&mut raw),
-        Err(error) => Err(fatal(MALFORMED, format!("zstd: {error}"))),
-    };
+    let mut copy = Copy { cx, disk, image, done: 0, zeros: 0, unsynced: 0, told: Instant::now() };
+    let abandoned = AtomicBool::new(false);
+    let (copied, fetched, raw) = thread::scope(|scope| {
+        let (to_unpack, packed) = sync_channel(AHEAD);
+        let (to_hash, unpacked) = sync_channel(AHEAD);
+        let (to_write, hashed) = sync_channel(AHEAD);
+        let (give_back, spare) = channel();
+        let fetching = Fetch::new(cx, &image.url, image.size, &abandoned);
+        let fetching = scope.spawn(move || fetch_all(fetching, &to_unpack));
+        scope.spawn(move || unpack(packed, &to_hash, &spare));
+        let hashing = scope.spawn(move || hash(&unpacked, &to_write));
+        let copied = copy.run(&hashed, &give_back);
+        // A blob that does not unpack may have been damaged on its way: then all of it is fetched, and its digest tells.
+        abandoned.store(copied.as_ref().is_err_and(|failure| failure.code != MALFORMED), Ordering::Relaxed);
+        drop(hashed);
+        (copied, joined(fetching), joined(hashing))
+    });
     // Whatever the decoder made of a broken connection, the connection is the cause.
-    if let Some(failure) = fetch.failure.take() {
-        return Err(failure);
-    }
+    let compressed = match (fetched, &copied) {
+        (Ok(compressed), _) => compressed,
+        (Err(failure), Err(other)) if failure.code == fetch::ABANDONED => return Err(other.clone()),
+        (Err(failure), _) => return Err(failure),
+    };
     if copied.as_ref().is_err_and(|failure| failure.code != MALFORMED) {
         return copied;
     }
-    // A blob that does not unpack may have been damaged on its way: the digest of all of it tells.
-    let compressed = fetch.finish()?;
     if compressed != image.digest {
         return Err(mismatch("the blob", image.digest, compressed));
     }
-    let (held, raw) = (copied?, Digest(copy.hash.finalize().into()));
+    let held = copied?;
     match raw == image.raw_digest {
         true => Ok(held),
         false => Err(mismatch("the image", image.raw_digest, raw)),
+    }
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Fetches the blob to its end and gives its digest, also when nobody takes its bytes any more.
+fn fetch_all(mut fetch: Fetch<'_>, to_unpack: &SyncSender<Vec<u8>>) -> Result<Digest, Failure> {
+    loop {
+        let mut piece = vec![0; PIECE];
+        let count = fill(&mut fetch, &mut piece).unwrap_or(0);
+        if count == 0 {
+            return fetch.finish();
+        }
+        piece.truncate(count);
+        let _nobody_wants_it = to_unpack.send(piece);
+    }
+}
+
+/// Unpacks to whole chunks; the last one may be short. Ends early with the reason.
+fn unpack(packed: Receiver<Vec<u8>>, to_hash: &SyncSender<io::Result<Vec<u8>>>, spare: &Receiver<Vec<u8>>) {
+    let mut raw = match zstd::stream::read::Decoder::with_buffer(Pieces { packed, piece: Vec::new(), at: 0 }) {
+        Ok(raw) => raw,
+        Err(error) => return drop(to_hash.send(Err(error))),
+    };
+    loop {
+        let mut chunk = spare.try_recv().unwrap_or_default();
+        chunk.resize(CHUNK, 0);
+        let filled = fill(&mut raw, &mut chunk).map(|count| {
+            chunk.truncate(count);
+            chunk
+        });
+        let over = filled.as_ref().map_or(true, Vec::is_empty);
+        if to_hash.send(filled).is_err() || over {
+            return;
+        }
+    }
+}
+
+/// Passes chunks on and gives the digest of all of them.
+fn hash(unpacked: &Receiver<io::Result<Vec<u8>>>, to_write: &SyncSender<io::Result<Vec<u8>>>) -> Digest {
+    let mut hash = Sha256::new();
+    for chunk in unpacked {
+        if let Ok(chunk) = &chunk {
+            hash.update(chunk);
+        }
+        if to_write.send(chunk).is_err() {
+            break;
+        }
+    }
+    Digest(hash.finalize().into())
+}
+
+/// Pieces of the blob, as a reader.
+struct Pieces {
+    packed: Receiver<Vec<u8>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill_buf()?;
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl BufRead for Pieces {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.piece.len() {
+            // No sender any more: the blob has ended, or will never come.
+            (self.piece, self.at) = (self.packed.recv().unwrap_or_default(), 0);
+        }
+        Ok(&self.piece[self.at..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at += count;
     }
 }
 
@@ -91,14 +193,13 @@ pub fn size_of(disk: &File) -> Result<u64, Failure> {
     (&*disk).seek(SeekFrom::End(0)).map_err(io("the disk's size"))
 }
 
-/// The copying itself.
+/// Writing what was unpacked.
 struct Copy<'a> {
     cx: &'a JobContext,
     disk: &'a File,
     image: &'a WriteImage,
-    /// Raw bytes taken from the decoder.
+    /// Raw bytes taken.
     done: u64,
-    hash: Sha256,
     /// Zero bytes before `done` that are not on the disk yet.
     zeros: u64,
     unsynced: u64,
@@ -106,19 +207,20 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn run(&mut self, raw: &mut impl Read) -> Result<HeldBack, Failure> {
+    fn run(
+        &mut self,
+        chunks: &Receiver<io::Result<Vec<u8>>>,
+        give_back: &Sender<Vec<u8>>,
+    ) -> Result<HeldBack, Failure> {
         let mut held = HeldBack { head: Vec::new(), esp: None };
         let mut esp_chunk = None;
-        let mut chunk = vec![0; CHUNK];
-        loop {
+        for chunk in chunks {
             self.cx.check()?;
-            let count = fill(raw, &mut chunk)
-                .map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
-            let (offset, bytes) = (self.done, &chunk[..count]);
+            let chunk = chunk.map_err(|error| fatal(MALFORMED, format!("the image does not unpack: {error}")))?;
+            let (offset, count, bytes) = (self.done, chunk.len(), chunk.as_slice());
             if count == 0 {
                 break;
             }
-            self.hash.update(bytes);
             self.done += count as u64;
             if self.done > self.image.raw_size {
                 return Err(fatal(MALFORMED, format!("the image unpacks to more than {} bytes", self.image.raw_size)));
@@ -133,6 +235,7 @@ impl Copy<'_> {
                 self.put(offset, bytes)?;
             }
             self.tell(false);
+            let _nobody_unpacks = give_back.send(chunk);
         }
         self.flush_zeros(self.done)?;
         self.disk.sync_data().map_err(io("syncing the disk"))?;

@@ -26,7 +26,11 @@ impl Boot {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    fn parse(line: &str) -> Result<Self, Failure> {
+    /// Reads a kernel command line.
+    ///
+    /// # Errors
+    /// As [`Boot::read`].
+    pub fn parse(line: &str) -> Result<Self, Failure> {
         let word = |name: &str| {
             let found = line.split_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
             found.ok_or_else(|| {

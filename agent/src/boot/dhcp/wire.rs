@@ -135,7 +135,8 @@ impl Message {
             siaddr: address(20),
             giaddr: address(24),
             mac: Mac([header[28], header[29], header[30], header[31], header[32], header[33]]),
-            file: file.iter().copied().take_while(|byte| *byte != 0).collect(),
+            // Its last byte ends it, whatever it is: RFC 2131 §2 has a null-terminated string there.
+            file: file.iter().copied().take(FILE.len() - 1).take_while(|byte| *byte != 0).collect(),
             options: Options::parse(&parts),
         })
     }
@@ -311,6 +312,15 @@ mod tests {
         bytes[FILE.start..FILE.start + 6].copy_from_slice(&[code::USER_CLASS, 4, b'i', b'P', b'X', b'E']);
         let read = Message::parse(&bytes).unwrap();
         assert_eq!((read.options.get(code::USER_CLASS), read.file.len()), (Some(b"iPXE".as_slice()), 0));
+    }
+
+    #[test]
+    fn a_file_name_that_fills_its_field_still_ends() {
+        let mut bytes = discover().encode();
+        bytes[FILE].fill(b'x');
+        let read = Message::parse(&bytes).unwrap();
+        assert_eq!(read.file.len(), 127);
+        assert_eq!(Message::parse(&read.encode()), Ok(read));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::Stream;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use muster_core::values::Digest;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, Take};
 use tokio_util::io::ReaderStream;
@@ -20,6 +20,46 @@ const CHUNK: usize = 256 << 10;
 /// Parses the 64 hex digits of a path; nothing else ever becomes a file's name.
 pub(super) fn digest(hex: &str) -> Option<Digest> {
     format!("sha256:{hex}").parse().ok()
+}
+
+/// The part of a blob that a request is answered with: all of it, or one range of it.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub status: StatusCode,
+    pub first: u64,
+    pub length: u64,
+    headers: [(HeaderName, HeaderValue); 4],
+    range: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Piece {
+    /// What is sent of a blob of this size; `None` for a range outside of it.
+    pub(super) fn of(digest: Digest, size: u64, wanted: Option<&[u8]>, if_range: Option<&[u8]>) -> Option<Self> {
+        let etag = HeaderValue::from_str(&format!("\"{}\"", digest.hex())).expect("hex digits are a header value");
+        let same = if_range.is_none_or(|condition| condition == etag.as_bytes());
+        let wanted = wanted.and_then(|range| std::str::from_utf8(range).ok()).filter(|_| same);
+        let (status, first, length) = match range(wanted, size) {
+            Wanted::Whole => (StatusCode::OK, 0, size),
+            Wanted::Part { first, length } => (StatusCode::PARTIAL_CONTENT, first, length),
+            Wanted::Nothing => return None,
+        };
+        let headers = [
+            (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+            (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+            (header::CONTENT_LENGTH, length.into()),
+            (header::ETAG, etag),
+        ];
+        let range = (status == StatusCode::PARTIAL_CONTENT).then(|| {
+            let range = format!("bytes {first}-{}/{size}", first + length - 1);
+            (header::CONTENT_RANGE, HeaderValue::from_str(&range).expect("digits are a header value"))
+        });
+        Some(Self { status, first, length, headers, range })
+    }
+
+    /// The headers of the answer.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
+        self.headers.iter().chain(&self.range)
+    }
 }
 
 /// Answers with a blob. `sent` is called when the last byte of the whole, or of the range, was handed to the connection.
@@ -37,35 +77,20 @@ pub(super) async fn serve(
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         }
     };
-    let etag = HeaderValue::from_str(&format!("\"{}\"", digest.hex())).expect("hex digits are a header value");
-    let same = headers.get(header::IF_RANGE).is_none_or(|condition| *condition == etag);
-    let wanted = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).filter(|_| same);
-    let (status, first, length) = match range(wanted, blob.size) {
-        Wanted::Whole => (StatusCode::OK, 0, blob.size),
-        Wanted::Part { first, length } => (StatusCode::PARTIAL_CONTENT, first, length),
-        Wanted::Nothing => {
-            let range = format!("bytes */{}", blob.size);
-            return (StatusCode::RANGE_NOT_SATISFIABLE, [(header::CONTENT_RANGE, range)]).into_response();
-        }
+    let header = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let Some(piece) = Piece::of(digest, blob.size, header(header::RANGE), header(header::IF_RANGE)) else {
+        let range = format!("bytes */{}", blob.size);
+        return (StatusCode::RANGE_NOT_SATISFIABLE, [(header::CONTENT_RANGE, range)]).into_response();
     };
     let mut file = blob.file;
-    if let Err(error) = file.seek(SeekFrom::Start(first)).await {
+    if let Err(error) = file.seek(SeekFrom::Start(piece.first)).await {
         tracing::error!(%digest, %error, "a blob cannot be read");
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
-    let body =
-        Sending { rest: length, stream: ReaderStream::with_capacity(file.take(length), CHUNK), sent: Some(sent) };
-    let mut response = Response::new(Body::from_stream(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(header::CONTENT_LENGTH, length.into());
-    headers.insert(header::ETAG, etag);
-    if status == StatusCode::PARTIAL_CONTENT {
-        let range = format!("bytes {first}-{}/{}", first + length - 1, blob.size);
-        headers.insert(header::CONTENT_RANGE, HeaderValue::from_str(&range).expect("digits are a header value"));
-    }
+    let stream = ReaderStream::with_capacity(file.take(piece.length), CHUNK);
+    let mut response = Response::new(Body::from_stream(Sending { rest: piece.length, stream, sent: Some(sent) }));
+    *response.status_mut() = piece.status;
+    response.headers_mut().extend(piece.headers().cloned());
     response
 }
 

@@ -16,16 +16,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use super::router;
+use super::{Door, direct, routes};
 use crate::boot::Shared;
 use crate::boot::links::ListenError;
 
 /// A rack row booting at once, several connections each. More wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
-const MAX_HEADERS: usize = 64;
+pub(super) const MAX_HEADERS: usize = 64;
 /// Request line and headers together; hyper's least is 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
-const HEAD_TIME: Duration = Duration::from_secs(15);
+pub(super) const HEAD_TIME: Duration = Duration::from_secs(15);
 /// A peer that acknowledges nothing for this long is gone (TCP_USER_TIMEOUT); it also ends transfers to machines that were reset.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,8 @@ pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) ->
         _ => ListenError::of("HTTP boot", address.to_string(), at.port(), source),
     })?;
     up();
-    let router = router(shared, address);
+    let door = Door::new(shared, address);
+    let router = routes(Arc::clone(&door));
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     // Dropped with this future: no connection outlives its listener.
     let mut connections = JoinSet::new();
@@ -46,7 +47,7 @@ pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) ->
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, peer)) => {
-                connections.spawn(converse(stream, peer, router.clone(), slot));
+                connections.spawn(converse(stream, peer, Arc::clone(&door), router.clone(), slot));
             }
             // Out of descriptors, or a peer that left again: neither is a reason to stop listening.
             Err(error) => {
@@ -57,7 +58,7 @@ pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) ->
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, slot: OwnedSemaphorePermit) {
+async fn converse(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, router: Router, slot: OwnedSemaphorePermit) {
     let _slot = slot;
     let silence = u32::try_from(SILENCE.as_millis()).expect("a minute fits");
     if let Err(error) = setsockopt(&stream, sockopt::TcpUserTimeout, &silence)
@@ -67,6 +68,14 @@ async fn converse(stream: TcpStream, peer: SocketAddr, router: Router, slot: Own
         tracing::debug!(%peer, %error, "a connection was gone at once");
         return;
     }
+    let stream = match direct::serve(&door, stream, peer).await {
+        Ok(Some(stream)) => stream,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a transfer ended early");
+            return;
+        }
+    };
     let service = router.map_request(move |mut request: http::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         request

@@ -4,6 +4,7 @@
 mod blob; // Blobs and their ranges
 mod bundle; // Offline repositories of stacks
 mod cpio; // The archive that carries site.json
+mod direct; // Blobs by sendfile
 pub mod listener; // Bounded connections
 mod report; // The live image's host key
 mod script; // The iPXE script
@@ -44,9 +45,18 @@ struct Door {
     bundles: Bundles,
 }
 
+impl Door {
+    fn new(shared: Arc<Shared>, address: Ipv4Addr) -> Arc<Self> {
+        Arc::new(Self { shared, address, bundles: Bundles::default() })
+    }
+}
+
 /// All routes, for one of the agent's addresses.
 pub fn router(shared: Arc<Shared>, address: Ipv4Addr) -> Router {
-    let door = Door { shared, address, bundles: Bundles::default() };
+    routes(Door::new(shared, address))
+}
+
+fn routes(door: Arc<Door>) -> Router {
     let routes = Router::new()
         .route("/ipxe", get(get_script))
         .route("/loader/{name}", get(get_loader))
@@ -59,7 +69,7 @@ pub fn router(shared: Arc<Shared>, address: Ipv4Addr) -> Router {
         .nest("/boot/v1", routes)
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIME))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(Arc::new(door))
+        .with_state(door)
 }
 
 /// The address a request comes from. The listener is IPv4 only.
@@ -137,16 +147,17 @@ async fn get_blob(State(door): State<Arc<Door>>, peer: Peer, Path(hex): Path<Str
 
 async fn send_blob(door: &Door, to: Ipv4Addr, digest: Digest, headers: &HeaderMap) -> Response {
     let shared = Arc::clone(&door.shared);
-    let sent = move || {
-        if let Some((mac, image)) = shared.armed.find_by_address(to) {
-            let what =
-                [(image.kernel, "kernel"), (image.initrd, "initrd")].into_iter().find(|(part, _)| *part == digest);
-            if let Some((_, name)) = what {
-                shared.lookout.saw(mac, Seen::Kernel, Identity::default(), format!("{name} fetched by {to}"));
-            }
+    blob::serve(&door.shared.blobs, digest, headers, move || note_sent(&shared, to, digest)).await
+}
+
+/// Tells the job that waits for an armed machine when it has its kernel, or its initrd.
+fn note_sent(shared: &Shared, to: Ipv4Addr, digest: Digest) {
+    if let Some((mac, image)) = shared.armed.find_by_address(to) {
+        let what = [(image.kernel, "kernel"), (image.initrd, "initrd")].into_iter().find(|(part, _)| *part == digest);
+        if let Some((_, name)) = what {
+            shared.lookout.saw(mac, Seen::Kernel, Identity::default(), format!("{name} fetched by {to}"));
         }
-    };
-    blob::serve(&door.shared.blobs, digest, headers, sent).await
+    }
 }
 
 /// `GET /boot/v1/site.cpio`: whom the live image trusts. Unavailable until the server has told us; nothing is armed before that either.

@@ -1,54 +1,70 @@
 //! TFTP for the first loaders only: exact names, bytes from memory, no file system behind it.
 
+pub mod transfer; // What to send next, as a value
+pub mod wire; // Packets as bytes
+
+use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use async_tftp::packet;
-use async_tftp::server::{Handler, TftpServerBuilder};
-use bytes::{Buf as _, Bytes};
-use futures::io::{AsyncRead, Sink, sink};
+use bytes::Bytes;
+use muster_core::wire::agent::Seen;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
+use self::transfer::{Event, Step, Transfer};
+use self::wire::{Packet, Refusal, Request};
 use super::Shared;
 use super::links::ListenError;
 use super::lookout::Identity;
-use muster_core::wire::agent::Seen;
 
+/// Without negotiation (RFC 1350).
+const BLOCK: u16 = 512;
 /// Ethernet's 1500 bytes less the headers: larger blocks would be fragmented, which firmware does not put together.
 const MAX_BLOCK: u16 = 1468;
 /// Blocks in flight (RFC 7440) for the few clients that ask.
 const MAX_WINDOW: u16 = 16;
-/// Tries per block, [`RETRY_AFTER`] apart, before a client is given up.
-const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Transfers at a time; more are told to come again.
 const MAX_TRANSFERS: usize = 512;
 
-/// Serves loaders on one of the agent's addresses until the socket fails; `up` is called once it listens. The library answers from the listener's
-/// own address, so it is bound to that and never to the wildcard.
+/// Serves loaders on one of the agent's addresses until the socket fails; `up` is called once it listens. Answers come from that address, so it is
+/// bound to that and never to the wildcard.
 pub async fn serve(shared: Arc<Shared>, address: Ipv4Addr, up: impl FnOnce()) -> Result<(), ListenError> {
     let at = SocketAddrV4::new(address, shared.ports.tftp);
-    let failed = |error: async_tftp::Error| match error {
-        async_tftp::Error::Bind(source) | async_tftp::Error::Io(source) => bind_error(at, source),
-        other => ListenError::Io { what: "TFTP", at: at.to_string(), source: io::Error::other(other.to_string()) },
-    };
-    let server = TftpServerBuilder::with_handler(Loaders { shared, transfers: Arc::default() })
-        .bind(at.into())
-        .block_size_limit(MAX_BLOCK)
-        .window_size_limit(MAX_WINDOW)
-        .timeout(RETRY_AFTER)
-        .ignore_client_timeout()
-        .max_send_retries(TRIES)
-        .build()
-        .await
-        .map_err(failed)?;
+    let failed = |source| bind_error(at, source);
+    let socket = UdpSocket::bind(at).await.map_err(failed)?;
     up();
-    server.serve().await.map_err(failed)
+    // Dropped with this future: no transfer outlives its listener.
+    let mut transfers = JoinSet::new();
+    let mut clients = HashSet::new();
+    let mut buffer = [0; 1500];
+    loop {
+        let (length, client) = socket.recv_from(&mut buffer).await.map_err(failed)?;
+        while let Some(Ok(ended)) = transfers.try_join_next() {
+            clients.remove(&ended);
+        }
+        let grant = match wire::parse(&buffer[..length]) {
+            // A client that asks again lost our answer, which is sent again anyway.
+            _ if clients.contains(&client) => continue,
+            Ok(Some(Packet::Read(_))) if clients.len() >= MAX_TRANSFERS => Err(Refusal::Busy),
+            Ok(Some(Packet::Read(request))) => find(&shared, client, request),
+            Ok(Some(Packet::Write)) => Err(Refusal::ReadOnly),
+            Ok(Some(Packet::Ack(_) | Packet::Error) | None) => continue,
+            Err(refusal) => Err(refusal),
+        };
+        clients.insert(client);
+        let shared = Arc::clone(&shared);
+        transfers.spawn(async move {
+            if let Err(error) = answer(&shared, address, client, grant).await {
+                tracing::debug!(%client, %error, "a TFTP transfer ended early");
+            }
+            client
+        });
+    }
 }
 
 fn bind_error(at: SocketAddrV4, source: io::Error) -> ListenError {
@@ -58,76 +74,94 @@ fn bind_error(at: SocketAddrV4, source: io::Error) -> ListenError {
     }
 }
 
-struct Loaders {
-    shared: Arc<Shared>,
-    transfers: Arc<AtomicUsize>,
-}
-
-impl Handler for Loaders {
-    type Reader = Transfer;
-    type Writer = Sink;
-
-    async fn read_req_open(
-        &mut self,
-        client: &SocketAddr,
-        path: &Path,
-    ) -> Result<(Transfer, Option<u64>), packet::Error> {
-        let name =
-            path.to_str().map(|name| name.strip_prefix('/').unwrap_or(name)).ok_or(packet::Error::FileNotFound)?;
-        let bytes = self.shared.ipxe.get(name).ok_or_else(|| {
+fn find(shared: &Shared, client: SocketAddr, request: Request) -> Result<(Request, Bytes), Refusal> {
+    let name = request.name.strip_prefix('/').unwrap_or(&request.name);
+    match shared.ipxe.get(name) {
+        Some(bytes) => Ok((request, bytes)),
+        None => {
             tracing::debug!(%client, name, "TFTP was asked for a name it does not have");
-            packet::Error::FileNotFound
-        })?;
-        if self.transfers.fetch_add(1, Ordering::Relaxed) >= MAX_TRANSFERS {
-            self.transfers.fetch_sub(1, Ordering::Relaxed);
-            return Err(packet::Error::Msg("busy, ask again".to_owned()));
+            Err(Refusal::NotFound)
         }
-        let size = bytes.len() as u64;
-        let transfer = Transfer {
-            rest: bytes,
-            read_to_end: false,
-            name: name.to_owned(),
-            client: client.ip(),
-            shared: Arc::clone(&self.shared),
-            transfers: Arc::clone(&self.transfers),
+    }
+}
+
+/// Everything to one client goes through a socket of its own, on a port of its own (RFC 1350 §4). Connected to the client, it hears nobody else, and
+/// learns at once when the client has closed.
+async fn answer(
+    shared: &Shared,
+    address: Ipv4Addr,
+    client: SocketAddr,
+    grant: Result<(Request, Bytes), Refusal>,
+) -> io::Result<()> {
+    let socket = UdpSocket::bind((address, 0)).await?;
+    socket.connect(client).await?;
+    let (request, bytes) = match grant {
+        Ok(grant) => grant,
+        Err(refusal) => return socket.send(&wire::refused(refusal)).await.map(drop),
+    };
+    let block_size = request.block_size.map(|size| size.min(MAX_BLOCK));
+    let window = request.window.map(|blocks| blocks.min(MAX_WINDOW));
+    let size = bytes.len() as u64;
+    let granted = wire::granted(block_size, window, request.wants_size.then_some(size));
+    let mut transfer = Transfer::new(size, block_size.unwrap_or(BLOCK), window.unwrap_or(1), granted.is_some());
+    let ended = send_all(&socket, &mut transfer, &bytes, &granted.unwrap_or_default()).await;
+    if transfer.all_sent()
+        && let IpAddr::V4(client) = client.ip()
+        && let Some(mac) = shared.mac_at(client)
+    {
+        shared.lookout.saw(
+            mac,
+            Seen::Tftp,
+            Identity::default(),
+            format!("{} to {client}", request.name.trim_start_matches('/')),
+        );
+    }
+    ended
+}
+
+async fn send_all(socket: &UdpSocket, transfer: &mut Transfer, bytes: &[u8], granted: &[u8]) -> io::Result<()> {
+    let mut packet = Vec::with_capacity(4 + usize::from(MAX_BLOCK));
+    let mut step = transfer.first();
+    let mut patience = Instant::now() + RETRY_AFTER;
+    loop {
+        match step {
+            Step::Send(blocks) => {
+                patience = Instant::now() + RETRY_AFTER;
+                for block in blocks {
+                    if block == 0 {
+                        socket.send(granted).await?;
+                        continue;
+                    }
+                    let range = transfer.bytes_of(block);
+                    packet.clear();
+                    packet.extend_from_slice(&wire::data_header((block & 0xffff) as u16));
+                    packet.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+                    socket.send(&packet).await?;
+                }
+            }
+            // Stray packets do not prolong the wait.
+            Step::Wait => {}
+            Step::Done => return Ok(()),
+            Step::GiveUp => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        match next(socket, patience).await? {
+            Some(event) => step = transfer.on(event),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// What the client says next; `None` when it wants no more.
+async fn next(socket: &UdpSocket, patience: Instant) -> io::Result<Option<Event>> {
+    let mut buffer = [0; 600];
+    loop {
+        let Ok(received) = timeout_at(patience, socket.recv(&mut buffer)).await else {
+            return Ok(Some(Event::Silence));
         };
-        Ok((transfer, Some(size)))
-    }
-
-    async fn write_req_open(&mut self, _: &SocketAddr, _: &Path, _: Option<u64>) -> Result<Sink, packet::Error> {
-        // The type is needed, a sink never is: nothing may be written.
-        let _ = sink;
-        Err(packet::Error::PermissionDenied)
-    }
-}
-
-/// One transfer under way. It ends when the library drops it, after the last block was acknowledged or given up.
-pub struct Transfer {
-    rest: Bytes,
-    read_to_end: bool,
-    name: String,
-    client: IpAddr,
-    shared: Arc<Shared>,
-    transfers: Arc<AtomicUsize>,
-}
-
-impl AsyncRead for Transfer {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let length = self.rest.len().min(buffer.len());
-        self.rest.copy_to_slice(&mut buffer[..length]);
-        self.read_to_end |= self.rest.is_empty();
-        Poll::Ready(Ok(length))
-    }
-}
-
-impl Drop for Transfer {
-    fn drop(&mut self) {
-        self.transfers.fetch_sub(1, Ordering::Relaxed);
-        let IpAddr::V4(client) = self.client else { return };
-        if self.read_to_end
-            && let Some(mac) = self.shared.mac_at(client)
-        {
-            self.shared.lookout.saw(mac, Seen::Tftp, Identity::default(), format!("{} to {client}", self.name));
+        match wire::parse(&buffer[..received?]) {
+            Ok(Some(Packet::Ack(number))) => return Ok(Some(Event::Ack(number))),
+            Ok(Some(Packet::Error)) => return Ok(None),
+            _ => {}
         }
     }
 }

@@ -33,6 +33,9 @@ pub fn parse(text: &str) -> Result<Vec<Term>, Error> {
     if text.len() > LONGEST {
         return Err(wrong(format!("longer than {LONGEST} bytes")));
     }
+    if text.contains('\0') {
+        return Err(wrong("it holds a zero byte, which no text in the database does".into()));
+    }
     let mut rest = text.trim();
     let mut terms = Vec::new();
     while !rest.is_empty() {
@@ -96,7 +99,9 @@ mod tests {
 
     #[test]
     fn refuses_the_rest() {
-        for bad in ["state", "=x", "state=", "a=b OR c=d", "a=b AND", "a=\"b", "a=b c=d", "'; drop=1", "a=\"b\"c"] {
+        for bad in
+            ["state", "=x", "state=", "a=b OR c=d", "a=b AND", "a=\"b", "a=b c=d", "'; drop=1", "a=\"b\"c", "a=\"\0\""]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(parse(&"a".repeat(3000)).is_err());

@@ -1,0 +1,161 @@
+//! One transfer as a value: what to send after each thing that happens. It knows neither sockets nor time.
+
+use std::ops::RangeInclusive;
+
+/// Things in a row that brought no new acknowledgement, before a client is given up.
+pub const TRIES: u32 = 5;
+
+/// How far a client is.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    size: u64,
+    block_size: u64,
+    window: u64,
+    /// Block 0 is the OACK, where one is sent; it is acknowledged like a block, alone.
+    acknowledged: Option<u64>,
+    /// Highest block ever sent.
+    sent: u64,
+    idle: u32,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The number of an ACK packet: the block's, modulo 65,536.
+    Ack(u16),
+    /// Nothing came for a while.
+    Silence,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send these blocks; block 0 is the OACK.
+    Send(RangeInclusive<u64>),
+    Wait,
+    Done,
+    GiveUp,
+}
+
+impl Transfer {
+    /// A transfer of `size` bytes; `window` and `block_size` are at least 1. With `negotiated`, an OACK comes first.
+    pub fn new(size: u64, block_size: u16, window: u16, negotiated: bool) -> Self {
+        let acknowledged = (!negotiated).then_some(0);
+        Self {
+            size,
+            block_size: block_size.max(1).into(),
+            window: window.max(1).into(),
+            acknowledged,
+            sent: 0,
+            idle: 0,
+        }
+    }
+
+    /// What to send first.
+    pub fn first(&mut self) -> Step {
+        self.outstanding()
+    }
+
+    /// What follows from an event.
+    pub fn on(&mut self, event: Event) -> Step {
+        match event {
+            Event::Silence => self.again(),
+            Event::Ack(number) => match self.acknowledges(number) {
+                Some(block) if self.acknowledged.is_none_or(|before| block > before) => {
+                    self.acknowledged = Some(block);
+                    self.idle = 0;
+                    if block == self.last() { Step::Done } else { self.outstanding() }
+                }
+                // Within a window it says that the first block after it was lost (RFC 7440 §4). Alone it is a duplicate: answering those would
+                // double the whole rest of the transfer (RFC 1123 §4.2.3.1).
+                Some(_) if self.window > 1 => self.again(),
+                Some(_) | None => Step::Wait,
+            },
+        }
+    }
+
+    /// Whether every block has been on the wire.
+    pub fn all_sent(&self) -> bool {
+        self.sent == self.last()
+    }
+
+    /// Where the bytes of a block (from 1 on) are in the file; the last one is short, and may be empty.
+    pub fn bytes_of(&self, block: u64) -> std::ops::Range<u64> {
+        let start = ((block - 1) * self.block_size).min(self.size);
+        start..(start + self.block_size).min(self.size)
+    }
+
+    /// The last block: the first one that is not full.
+    fn last(&self) -> u64 {
+        self.size / self.block_size + 1
+    }
+
+    /// Which block an ACK's number means: the last acknowledged one, or one on its way.
+    fn acknowledges(&self, number: u16) -> Option<u64> {
+        let first = self.acknowledged.unwrap_or(0);
+        (first..=self.sent).find(|block| block & 0xffff == u64::from(number))
+    }
+
+    fn again(&mut self) -> Step {
+        self.idle += 1;
+        if self.idle >= TRIES { Step::GiveUp } else { self.outstanding() }
+    }
+
+    fn outstanding(&mut self) -> Step {
+        let Some(acknowledged) = self.acknowledged else { return Step::Send(0..=0) };
+        let end = (acknowledged + self.window).min(self.last());
+        self.sent = self.sent.max(end);
+        Step::Send(acknowledged + 1..=end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_whole_blocks_ends_with_an_empty_one() {
+        let mut transfer = Transfer::new(1024, 512, 1, false);
+        assert_eq!(transfer.first(), Step::Send(1..=1));
+        assert_eq!(transfer.on(Event::Ack(1)), Step::Send(2..=2));
+        assert_eq!(transfer.on(Event::Ack(1)), Step::Wait, "a duplicate");
+        assert_eq!(transfer.on(Event::Ack(2)), Step::Send(3..=3));
+        assert_eq!(transfer.bytes_of(3), 1024..1024);
+        assert_eq!(transfer.on(Event::Ack(3)), Step::Done);
+    }
+
+    #[test]
+    fn a_lost_block_of_a_window_is_sent_again_from_there() {
+        let mut transfer = Transfer::new(10_000, 1000, 4, true);
+        assert_eq!(transfer.first(), Step::Send(0..=0));
+        assert_eq!(transfer.on(Event::Ack(0)), Step::Send(1..=4));
+        assert_eq!(transfer.on(Event::Ack(2)), Step::Send(3..=6));
+        assert_eq!(transfer.on(Event::Ack(2)), Step::Send(3..=6));
+        assert_eq!(transfer.on(Event::Ack(9)), Step::Wait, "never sent");
+        assert_eq!(transfer.on(Event::Ack(6)), Step::Send(7..=10));
+        assert_eq!(transfer.on(Event::Ack(10)), Step::Send(11..=11));
+        assert_eq!(transfer.on(Event::Ack(11)), Step::Done);
+    }
+
+    #[test]
+    fn block_numbers_go_on_after_65535() {
+        let mut transfer = Transfer::new(80_000 * 8, 8, 1, false);
+        transfer.first();
+        for block in 1..=80_000_u64 {
+            let number = u16::try_from(block & 0xffff).unwrap();
+            assert_eq!(transfer.on(Event::Ack(number)), Step::Send(block + 1..=block + 1));
+        }
+        assert_eq!(transfer.on(Event::Ack(80_001_u64 as u16)), Step::Done);
+    }
+
+    #[test]
+    fn silence_ends_it_after_a_few_tries() {
+        let mut transfer = Transfer::new(10, 512, 1, false);
+        transfer.first();
+        for _ in 1..TRIES {
+            assert_eq!(transfer.on(Event::Silence), Step::Send(1..=1));
+        }
+        assert_eq!(transfer.on(Event::Silence), Step::GiveUp);
+        assert!(transfer.all_sent());
+    }
+}

@@ -1,0 +1,138 @@
+//! A BMC that answers whatever it likes, in good TLS: every reader of it ends, with a value or a reason, and what it passes on can be shown.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use muster_agent::bmc::{Bmcs, Limits};
+use muster_core::values::Secret;
+use muster_core::wire::agent::BmcTarget;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
+
+type Answers = Arc<Mutex<VecDeque<(u16, Bytes)>>>;
+
+/// A BMC on loopback for the whole run.
+struct Bench {
+    runtime: Runtime,
+    answers: Answers,
+    target: BmcTarget,
+}
+
+thread_local! {
+    static BENCH: RefCell<Bench> = RefCell::new(start());
+}
+
+/// Answers in the order they are asked for, parted by lines of `---`; each begins with three digits of status. After the last one: 404.
+pub(crate) fn run(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let answers = text.split("\n---\n").take(60).map(|answer| {
+        let (status, body) = answer.split_once('\n').unwrap_or((answer, ""));
+        let status = status.parse().ok().filter(|status| (200..600).contains(status)).unwrap_or(200);
+        (status, Bytes::from(body.to_owned()))
+    });
+    BENCH.with_borrow(|bench| {
+        *bench.answers.lock().unwrap_or_else(PoisonError::into_inner) = answers.collect();
+        bench.runtime.block_on(read(&bench.target));
+    });
+}
+
+async fn read(target: &BmcTarget) {
+    let second = Duration::from_secs(1);
+    let zero = Duration::ZERO;
+    let limits = Limits {
+        connect: second,
+        call: second,
+        spacing: zero,
+        poll: zero,
+        settle: zero,
+        cool_off: zero,
+        cool_off_max: zero,
+    };
+    let bmc = Bmcs::new(limits).open(target).expect("a client");
+    let mut shown = Vec::new();
+    match bmc.observe().await {
+        Ok(view) => {
+            shown.extend(
+                [view.uuid, view.serial, view.manufacturer, view.model, view.bios_version, view.health]
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        Err(error) => shown.push(error.to_string()),
+    }
+    match bmc.event_log(None, 50).await {
+        Ok(entries) => {
+            assert!(entries.len() <= 50);
+            shown.extend(
+                entries.into_iter().flat_map(|entry| [entry.id, entry.message, entry.severity.unwrap_or_default()]),
+            );
+        }
+        Err(error) => shown.push(error.to_string()),
+    }
+    match bmc.sensors().await {
+        Ok(sensors) => {
+            assert!(sensors.iter().all(|sensor| sensor.reading.is_finite()));
+            shown.extend(
+                sensors.into_iter().flat_map(|sensor| [sensor.name, sensor.unit, sensor.health.unwrap_or_default()]),
+            );
+        }
+        Err(error) => shown.push(error.to_string()),
+    }
+    if let Err(error) = bmc.power_watts().await {
+        shown.push(error.to_string());
+    }
+    for text in shown {
+        assert!(text.chars().count() <= 4000 && !text.contains(char::is_control), "{text:?}");
+    }
+}
+
+fn start() -> Bench {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let answers = Answers::default();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let (acceptor, queue) = (tls(), Arc::clone(&answers));
+    runtime.spawn(async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            let (acceptor, queue) = (acceptor.clone(), Arc::clone(&queue));
+            tokio::task::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let answer = service_fn(|_| {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let (status, body) = next.unwrap_or((404, Bytes::new()));
+                    let mut response = http::Response::new(Body::from(body));
+                    *response.status_mut() = http::StatusCode::from_u16(status).expect("three digits");
+                    std::future::ready(Ok::<_, Infallible>(response))
+                });
+                _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    });
+    let address = "127.0.0.1".parse().expect("an address");
+    let (user, password) = ("admin".to_owned(), Secret::new("secret"));
+    Bench { runtime, answers, target: BmcTarget { address, port, user, password, certificate: None } }
+}
+
+fn tls() -> TlsAcceptor {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["bmc".to_owned()]).expect("a certificate");
+    let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .expect("a key that fits");
+    TlsAcceptor::from(Arc::new(config))
+}
