@@ -27,6 +27,8 @@ pub enum CredentialPurpose {
     Bmc,
     /// Goes into a stack's files by `secret`.
     Stack,
+    /// Logs in once, as root, to a machine that is adopted: an OpenSSH private key or a password. Forgotten when that is done.
+    Adopt,
 }
 
 /// What may be told about a stored secret.

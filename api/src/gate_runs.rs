@@ -17,5 +17,8 @@ pub struct GateRun {
     /// Of the hardware and software it ran on.
     pub fingerprint: String,
     pub finished_at: Timestamp,
+    /// Since when it says nothing of the node any more: parts were replaced.
+    #[serde(default)]
+    pub voided_at: Option<Timestamp>,
     pub results: Vec<GateResult>,
 }

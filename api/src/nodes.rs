@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
 use muster_core::facts::Facts;
+use muster_core::parts::PartKind;
 use muster_core::values::Mac;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -205,6 +206,99 @@ pub struct NodeAction {
     /// Why, for the history; quarantine and maintain need one.
     #[serde(default)]
     pub reason: Option<String>,
+    /// Of a maintenance: at this time the node resumes by itself. Without it, a person resumes it. Asked again, it is the new time.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
+}
+
+/// A part that was replaced. Kinds: `chassis`, `board`, `gpu`, `nic` (by MAC), `disk`, `dimm`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplacedPart {
+    pub kind: PartKind,
+    /// The serial that is out.
+    pub old: String,
+    /// The serial that is in; inspection must see it.
+    pub new: String,
+}
+
+/// The body of `actions/replace-parts`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceParts {
+    /// What was wrong with them, for the history.
+    pub reason: String,
+    pub parts: Vec<ReplacedPart>,
+}
+
+/// The body of `actions/rename`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RenameNode {
+    pub name: String,
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// The body of `actions/move`. What is left out stays, but for the unit: another rack means another unit or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveNode {
+    #[serde(default)]
+    pub site: Option<String>,
+    pub rack: String,
+    #[serde(default)]
+    pub rack_unit: Option<u32>,
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// The body of `actions/adopt`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdoptNode {
+    pub pool: String,
+    /// A credential whose purpose is `adopt`.
+    pub credential: String,
+    /// `SHA256:…`, read on the machine itself (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`). Without it the operation ends with the one
+    /// that is shown, for a person to compare, and nothing is sent there.
+    #[serde(default)]
+    pub host_key: Option<String>,
+    /// The name of the claim that will hold it; the node's own by default.
+    #[serde(default)]
+    pub claim: Option<String>,
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// What an action would do, as `?dry_run=true` answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodePlan {
+    /// `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
+    pub effect: String,
+    /// Sentences.
+    pub changes: Vec<String>,
+    /// Why it cannot be done now; empty when it can.
+    pub blockers: Vec<String>,
+}
+
+/// A board, GPU, NIC, disk or DIMM by its serial: where it is, where it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Component {
+    /// The name of the node it was seen in.
+    pub node: String,
+    pub kind: String,
+    pub serial: String,
+    /// A PCI address, a DIMM's locator.
+    pub slot: Option<String>,
+    pub model: Option<String>,
+    pub first_seen: Timestamp,
+    pub last_seen: Timestamp,
+    pub replaced_at: Option<Timestamp>,
+    /// The serial that took its place.
+    pub replaced_by: Option<String>,
+    /// What a person said was wrong with it; absent where another serial was seen in its slot.
+    pub replaced_reason: Option<String>,
 }
 
 /// One stay of a node in a state or at a step, with the time it took.

@@ -50,7 +50,7 @@ pub enum OperationState {
     Succeeded,
     Failed,
     Cancelled,
-    /// The outcome could not be observed; the message says what will resolve it.
+    /// Nobody heard how its step ended; the message says what will tell. Not an end: it goes on once that was looked at.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ impl OperationState {
 
     /// Whether it is final.
     pub fn done(self) -> bool {
-        !matches!(self, Self::Queued | Self::Running)
+        !matches!(self, Self::Queued | Self::Running | Self::Unknown)
     }
 }
 

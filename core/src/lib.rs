@@ -10,6 +10,7 @@ pub mod gates; // Gate criteria and verdicts
 pub mod ids; // One type per kind of id
 pub mod images; // OS disk images and their manifests
 pub mod lifecycle; // The states of a node and every legal move
+pub mod parts; // Boards, GPUs, NICs, disks and DIMMs by serial
 pub mod permits; // The right to power, image or wipe one node once
 pub mod profiles; // What a hardware model must have
 pub mod stacks; // Pins over an image, their lock, and the plan a node converges to

@@ -234,6 +234,19 @@ fn a_permitted_wipe_runs_detached_and_is_verified() {
 }
 
 #[test]
+fn a_disk_the_wipe_does_not_name_is_told_before_anything_is_written() {
+    let node = Node::new();
+    node.put("sys/block/vdb/size", (DISK / 512).to_string().as_bytes());
+    node.put("sys/block/vdb/device/vendor", b"0x1af4\n");
+    let plan = node.plan(1, 1);
+    node.run(&plan);
+    let failure = node.failure(plan.job);
+    assert_eq!((failure.code.as_str(), failure.retryable), ("unsanitised", false));
+    assert!(failure.message.contains("vdb (no serial)"), "{}", failure.message);
+    assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}
+
+#[test]
 fn no_permit_no_write() {
     let node = Node::new();
     let refused = node.plan(1, 1);

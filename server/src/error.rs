@@ -48,6 +48,9 @@ pub enum Error {
     /// The path exists, the method does not (405).
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// Two changes were in each other's way and the database ended this one (503): the same again will do.
+    #[error("contended")]
+    Contended(#[source] sqlx::Error),
     /// The database is away (503).
     #[error("dependency unavailable")]
     Unavailable(#[source] sqlx::Error),
@@ -89,7 +92,7 @@ impl Error {
     /// Whether the same request may succeed later without being changed.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unavailable(_) | Self::Conflict { .. } | Self::Busy { .. } => true,
+            Self::Unavailable(_) | Self::Contended(_) | Self::Conflict { .. } | Self::Busy { .. } => true,
             Self::Invalid(_)
             | Self::Unprocessable(_)
             | Self::Unauthenticated
@@ -118,7 +121,7 @@ impl Error {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PreconditionRequired => StatusCode::PRECONDITION_REQUIRED,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Contended(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -149,6 +152,7 @@ impl Error {
                 ("precondition_required", "Send If-Match with the ETag you read.".into(), &[])
             }
             Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
+            Self::Contended(_) => ("contended", "Another change was in the way of this one; try again.".into(), &[]),
             Self::Internal(_) => {
                 ("internal", "This is a bug in Muster; the request id finds it in the log.".into(), &[])
             }
@@ -161,6 +165,12 @@ impl From<sqlx::Error> for Error {
         match &error {
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_) => {
                 Self::Unavailable(error)
+            }
+            // Deadlock and serialization failure: one of those who waited for each other had to go.
+            sqlx::Error::Database(database)
+                if database.code().is_some_and(|code| ["40P01", "40001"].contains(&&*code)) =>
+            {
+                Self::Contended(error)
             }
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
                 Some((code, detail)) => Self::conflict(code, detail),
@@ -195,6 +205,8 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
         "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
         "claims_node_key" => ("node_claimed", "The node is claimed already."),
+        "claims_unsanitised" => ("unsanitised", "The node's disks may hold data; wipe it first."),
+        "operations_open_key" => ("busy", "The node works on another operation; try again shortly."),
         _ => return None,
     })
 }
@@ -235,6 +247,7 @@ impl Error {
                 (header::LINK, format!("</v1/operations/{operation}>; rel=\"blocked-by\"")),
             ],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
+            Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
             Self::Unauthenticated => vec![(header::WWW_AUTHENTICATE, "Bearer".into())],
             _ => Vec::new(),
         }

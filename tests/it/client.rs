@@ -77,7 +77,7 @@ async fn a_node_is_claimed_and_released_by_type() {
     let operation = registered.status.operation.unwrap();
     let late = client.wait_operation(operation, Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(late, ClientError::TimedOut(_)), "{late}");
-    sqlx::query("UPDATE nodes SET state = 'available', wish = NULL").execute(&server.app.pool).await.unwrap();
+    fleet::arrive(&server).await;
     let spec = ClaimSpec { pool: "gpu".into(), node: Some("n1".into()), selector: None };
     let claim = client.create_claim(&CreateClaim { name: None, spec: spec.clone() }).await.unwrap();
     assert_eq!((claim.spec, claim.status.state), (spec, ClaimState::Bound));

@@ -37,6 +37,10 @@ pub enum Command {
     InstallNode {
         digest: Digest,
     },
+    /// Takes the line that trusts our CA on its input; one of an earlier assignment is replaced, everything else stays.
+    TrustCa,
+    /// Takes `wire::node::Marker` as JSON on its input.
+    WriteMarker,
     /// The kernel's random id of this boot (random(4)).
     BootId,
     Reboot,
@@ -56,7 +60,7 @@ impl Command {
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
-            Self::Reboot | Self::PowerOff => (30, 64 << 10),
+            Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } => (60, 64 << 10),
             Self::Inventory => (180, 16 << 20),
             Self::InstallNode { .. } => (300, 64 << 10),
@@ -81,6 +85,16 @@ impl fmt::Display for Command {
                 "set -e; umask 077; cat > {MUSTER_NODE}.new; echo '{}  {MUSTER_NODE}.new' | sha256sum --check --status; \
                  chmod 0755 {MUSTER_NODE}.new; mv -f {MUSTER_NODE}.new {MUSTER_NODE}",
                 digest.hex()
+            ),
+            // The new file is whole before it takes the old one's place: whoever logged in before still can.
+            Self::TrustCa => f.write_str(
+                "set -e; umask 077; mkdir -p /root/.ssh; cd /root/.ssh; touch authorized_keys; read -r line; \
+                 { grep -v ' muster-adopted$' authorized_keys || true; printf '%s\\n' \"$line\"; } > authorized_keys.muster; \
+                 mv -f authorized_keys.muster authorized_keys",
+            ),
+            Self::WriteMarker => f.write_str(
+                "set -e; umask 022; mkdir -p /etc/muster; cat > /etc/muster/marker.json.new; \
+                 mv -f /etc/muster/marker.json.new /etc/muster/marker.json",
             ),
             Self::BootId => f.write_str("cat /proc/sys/kernel/random/boot_id"),
             Self::Reboot => f.write_str("systemctl --no-block reboot || reboot"),

@@ -5,6 +5,7 @@
 
 pub mod command; // What may be run on a node, and its bounds
 mod exec; // One command: input, output, exit
+pub mod first_contact; // A machine that somebody else installed
 pub mod lines; // A command that prints lines for as long as it likes
 #[cfg(test)]
 pub(crate) mod sshd; // A real sshd on loopback
@@ -95,8 +96,8 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
     let recorded = PublicKey::from_openssh(&login.host_key)
         .map_err(|why| SshError::BadLogin(format!("recorded host key: {why}")))?;
     let (key, certificate) = user_key(login)?;
-    let shown = Arc::new(OnceLock::new());
-    let pin = Pin { recorded: recorded.clone(), shown: Arc::clone(&shown) };
+    let shown: Shown = Arc::new(OnceLock::new());
+    let pin = Pin { accepted: Accepted::Key(Box::new(recorded.clone())), shown: Arc::clone(&shown) };
     let config = Arc::new(config(&recorded, keepalive));
     let refused = |error: russh::Error| refusal(address, &recorded, shown.get(), &error);
     let mut handle = client::connect(config, address, pin).await.map_err(refused)?;
@@ -128,10 +129,11 @@ fn config(recorded: &PublicKey, keepalive: Duration) -> client::Config {
     }
 }
 
-fn refusal(address: SocketAddr, recorded: &PublicKey, shown: Option<&String>, error: &russh::Error) -> SshError {
+fn refusal(address: SocketAddr, recorded: &PublicKey, shown: Option<&PublicKey>, error: &russh::Error) -> SshError {
     let mismatch = |shown: String| SshError::HostKeyMismatch { address, shown, recorded: fingerprint(recorded) };
     match (error, shown) {
-        (russh::Error::UnknownKey, Some(shown)) => mismatch(shown.clone()),
+        (russh::Error::UnknownKey, Some(shown)) => mismatch(fingerprint(shown)),
+        (russh::Error::UnknownKey, None) => mismatch("a certificate".into()),
         (russh::Error::NoCommonAlgo { kind: russh::AlgorithmKind::Key, .. }, _) => {
             mismatch(format!("no host key of kind {}", recorded.algorithm()))
         }
@@ -143,26 +145,32 @@ fn fingerprint(key: &PublicKey) -> String {
     key.fingerprint(Default::default()).to_string()
 }
 
-/// Accepts exactly the recorded host key.
+/// The host key that a machine showed.
+type Shown = Arc<OnceLock<PublicKey>>;
+
+/// Which host key is taken for the machine's.
+enum Accepted {
+    Key(Box<PublicKey>),
+    /// As a person confirmed it; none before.
+    Fingerprint(Option<String>),
+}
+
+/// Accepts exactly that host key, and remembers which one was shown.
 struct Pin {
-    recorded: PublicKey,
-    /// What was shown instead.
-    shown: Arc<OnceLock<String>>,
+    accepted: Accepted,
+    shown: Shown,
 }
 
 impl client::Handler for Pin {
     type Error = russh::Error;
 
     async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
-        let shown = match key {
-            PublicKeyOrCertificate::PublicKey { key, .. } if key.key_data() == self.recorded.key_data() => {
-                return Ok(true);
-            }
-            PublicKeyOrCertificate::PublicKey { key, .. } => fingerprint(key),
-            PublicKeyOrCertificate::Certificate(_) => "a certificate".to_owned(),
-        };
-        self.shown.get_or_init(|| shown);
-        Ok(false)
+        let PublicKeyOrCertificate::PublicKey { key, .. } = key else { return Ok(false) };
+        self.shown.get_or_init(|| key.clone());
+        Ok(match &self.accepted {
+            Accepted::Key(recorded) => key.key_data() == recorded.key_data(),
+            Accepted::Fingerprint(confirmed) => confirmed.as_ref().is_some_and(|text| *text == fingerprint(key)),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{Login, UserKey};
 use russh::keys::ssh_key::certificate::{Builder, CertType};
-use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+use russh::keys::ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey};
 use tempfile::TempDir;
 
 /// Debian's openssh-server; a test without it says so instead of passing.
@@ -53,21 +53,17 @@ impl Sshd {
 
     /// A login with a certificate for a principal.
     pub(crate) fn login(&self, principal: &str) -> Login {
-        let key = new_key();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let public = key.public_key().key_data().clone();
-        let mut builder = Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
-        builder.cert_type(CertType::User).unwrap();
-        builder.key_id("test").unwrap();
-        builder.valid_principal(principal).unwrap();
-        let certificate = builder.sign(&self.user_ca).unwrap().to_openssh().unwrap();
-        let private_key = Secret::new(key.to_openssh(LineEnding::LF).unwrap().as_str());
         Login {
             address: Ipv4Addr::LOCALHOST,
             port: self.port,
             host_key: self.host_key.public_key().to_openssh().unwrap(),
-            user_key: UserKey { private_key, certificate },
+            user_key: certified(&self.user_ca, principal),
         }
+    }
+
+    /// As `ssh-keygen -l` prints it.
+    pub(crate) fn fingerprint(&self) -> String {
+        self.host_key.public_key().fingerprint(HashAlg::Sha256).to_string()
     }
 
     /// Gives the node a file.
@@ -79,6 +75,19 @@ impl Sshd {
     pub(crate) fn file(&self, name: &str) -> String {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
     }
+}
+
+/// A key, and its certificate by a CA for a principal.
+pub(crate) fn certified(ca: &PrivateKey, principal: &str) -> UserKey {
+    let key = new_key();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let public = key.public_key().key_data().clone();
+    let mut builder = Builder::new_with_random_nonce(&mut rand::rng(), public, now - 60, now + 3600).unwrap();
+    builder.cert_type(CertType::User).unwrap();
+    builder.key_id("test").unwrap();
+    builder.valid_principal(principal).unwrap();
+    let certificate = builder.sign(ca).unwrap().to_openssh().unwrap();
+    UserKey { private_key: Secret::new(key.to_openssh(LineEnding::LF).unwrap().as_str()), certificate }
 }
 
 impl Drop for Sshd {
@@ -97,7 +106,7 @@ fn listen(dir: &Path) -> Option<(Child, u16)> {
     let here = dir.display();
     let config = format!(
         "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host_key\nTrustedUserCAKeys {here}/user_ca.pub\n\
-         AuthorizedPrincipalsFile {here}/principals\nAuthorizedKeysFile none\nPasswordAuthentication no\n\
+         AuthorizedPrincipalsFile {here}/principals\nAuthorizedKeysFile {here}/ssh/authorized_keys\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUsePAM no\nPidFile none\nStrictModes no\nPermitRootLogin prohibit-password\n\
          ForceCommand {here}/forced\n"
     );

@@ -37,6 +37,7 @@ fn bmc_of(spec: &JobSpec) -> Option<&BmcTarget> {
         | JobSpec::SlurmAdmit { .. }
         | JobSpec::SlurmDrain { .. }
         | JobSpec::SlurmRemove { .. }
+        | JobSpec::Adopt(_)
         | JobSpec::Wipe { .. } => return None,
     };
     match power {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use muster_core::values::{Digest, Name};
+use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
@@ -14,7 +15,10 @@ use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
 use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
-use crate::nodes::{ConsoleLog, NodeAction, NodeFacts, Timeline, Why};
+use crate::nodes::{
+    AdoptNode, Component, ConsoleLog, MoveNode, NodeAction, NodeFacts, NodePlan, RenameNode, ReplaceParts, Timeline,
+    Why,
+};
 use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
 use crate::tokens::{CreateToken, CreatedToken, Token};
@@ -32,8 +36,73 @@ impl Client {
     /// # Errors
     /// 409 when its state does not allow it; see [`ClientError`].
     pub async fn node_action(&self, node: &str, action: &str, reason: Option<&str>) -> Result<Operation, ClientError> {
-        let body = NodeAction { reason: reason.map(str::to_owned) };
+        let body = NodeAction { reason: reason.map(str::to_owned), until: None };
         self.fetch(self.request(Method::POST, &["nodes", node, "actions", action]).json(&body)).await
+    }
+
+    /// Hands a node to a person, until a time or until somebody says so.
+    ///
+    /// # Errors
+    /// 409 when its state does not allow it; see [`ClientError`].
+    pub async fn maintain_node(&self, node: &str, body: &NodeAction) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "maintain"]).json(body)).await
+    }
+
+    /// Says which parts of a node were replaced; it is inspected.
+    ///
+    /// # Errors
+    /// 422 when the node never had such a part; see [`ClientError`].
+    pub async fn replace_parts(&self, node: &str, body: &ReplaceParts) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "replace-parts"]).json(body)).await
+    }
+
+    /// Gives a node another name.
+    ///
+    /// # Errors
+    /// 409 while it is claimed or when the name is taken; see [`ClientError`].
+    pub async fn rename_node(&self, node: &str, body: &RenameNode) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "rename"]).json(body)).await
+    }
+
+    /// Puts a node into another rack or unit.
+    ///
+    /// # Errors
+    /// 409 when the rack cannot feed it; see [`ClientError`].
+    pub async fn move_node(&self, node: &str, body: &MoveNode) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "move"]).json(body)).await
+    }
+
+    /// Takes a machine that runs already into service.
+    ///
+    /// # Errors
+    /// 409 when it is not discovered; see [`ClientError`].
+    pub async fn adopt_node(&self, node: &str, body: &AdoptNode) -> Result<Operation, ClientError> {
+        self.fetch(self.request(Method::POST, &["nodes", node, "actions", "adopt"]).json(body)).await
+    }
+
+    /// What `adopt`, `rename` or `move` with this body would do.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn plan_node(&self, node: &str, action: &str, body: &impl Serialize) -> Result<NodePlan, ClientError> {
+        let request = self.request(Method::POST, &["nodes", node, "actions", action]);
+        self.fetch(request.query(&[("dry_run", "true")]).json(body)).await
+    }
+
+    /// The parts of a node, those that are in it and those that were.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_components(&self, node: &str) -> Result<Page<Component>, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "components"])).await
+    }
+
+    /// Everywhere a serial was seen, latest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn components(&self, serial: &str) -> Result<Page<Component>, ClientError> {
+        self.fetch(self.request(Method::GET, &["components"]).query(&[("serial", serial)])).await
     }
 
     /// What inspection saw, latest first by source.

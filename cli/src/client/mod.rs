@@ -10,6 +10,8 @@ mod kinds; // muster get, delete, rack, site
 mod nodes; // muster node
 mod operations; // muster operation
 mod output; // Tables, JSON, YAML
+mod parts; // muster node parts, muster component
+mod place; // muster node rename, muster node move
 mod progress; // Waiting for operations, visibly
 mod tokens; // muster token
 mod uploads; // muster blob
@@ -43,6 +45,8 @@ pub(crate) enum ClientVerb {
     /// Nodes: list, look at, ask for actions.
     #[command(subcommand)]
     Node(nodes::NodeVerb),
+    /// Where a part is and where it was, by its serial.
+    Component { serial: String },
     /// Racks.
     #[command(subcommand)]
     Rack(kinds::RackVerb),
@@ -80,6 +84,7 @@ pub(crate) async fn run(common: Common, verb: ClientVerb) -> anyhow::Result<()> 
     let session = Session { client: common.connection.client()?, output: common.output, clock: Clock::System };
     match verb {
         ClientVerb::Node(verb) => nodes::run(&session, verb).await,
+        ClientVerb::Component { serial } => parts::find(&session, &serial).await,
         ClientVerb::Rack(verb) => kinds::racks(&session, verb).await,
         ClientVerb::Site(verb) => kinds::sites(&session, verb).await,
         ClientVerb::Claim(verb) => claims::run(&session, verb).await,

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
+use jiff::SignedDuration;
 use muster_api::client::ClientError;
 use muster_api::gate_runs::GateRun;
-use muster_api::nodes::{Node, NodeFacts, NodeSpec};
+use muster_api::nodes::{Node, NodeAction, NodeFacts, NodeSpec};
+use muster_api::operations::Operation;
 use tokio::time::Instant;
 
 use super::output::{Rows, age, clean, duration};
+use super::parts::{self, ReplaceArgs};
+use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::progress::{self, parse_duration};
 use super::{Session, consoles};
 
@@ -32,6 +36,8 @@ pub(crate) enum NodeVerb {
     Timeline { node: String },
     /// Show what inspection saw.
     Facts { node: String },
+    /// Show the parts of a node by serial: those that are in it, and those that were.
+    Parts { node: String },
     /// Show the latest gate runs.
     Gates { node: String },
     /// Show what a node wrote on its serial console.
@@ -43,6 +49,8 @@ pub(crate) enum NodeVerb {
     },
     /// Accept a discovered node: it is inspected.
     Accept(ActArgs),
+    /// Take a machine that runs already into service as it is: no reboot, no change but what the plan names.
+    Adopt(AdoptArgs),
     /// Turn a discovered node away.
     Reject(ActArgs),
     /// Inspect an available node again.
@@ -60,22 +68,38 @@ pub(crate) enum NodeVerb {
     /// Put a draining node back.
     Undrain(ActArgs),
     /// Hand a node to a person.
-    Maintain(ActArgs),
+    Maintain(MaintainArgs),
     /// Take a node back from maintenance.
     Resume(ActArgs),
     /// Take a node out of the fleet, and remember it.
     Retire(ActArgs),
     /// Take a retired node back.
     Reinstate(ActArgs),
+    /// Say which parts were replaced: the node is inspected for the new serials.
+    ReplaceParts(ReplaceArgs),
+    /// Give a node another name; not while it is claimed.
+    Rename(RenameArgs),
+    /// Put a node into another rack or unit.
+    Move(MoveArgs),
+}
+
+/// A maintenance and when it ends.
+#[derive(Args, Debug)]
+pub(crate) struct MaintainArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    /// Resume by itself after this time, such as `4h`; without it, somebody resumes it.
+    #[arg(long = "for", value_parser = parse_duration)]
+    lasts: Option<Duration>,
 }
 
 /// An action and whether to wait for it.
 #[derive(Args, Debug)]
 pub(crate) struct ActArgs {
-    node: String,
+    pub(super) node: String,
     /// Why, for the history.
     #[arg(long)]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// Wait until the operation is done.
     #[arg(long)]
     wait: bool,
@@ -99,6 +123,12 @@ pub(crate) struct WatchArgs {
 pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
     let client = &session.client;
     match verb {
+        NodeVerb::Parts { node } => parts::list(session, &node).await,
+        NodeVerb::ReplaceParts(args) => parts::replace(session, args).await,
+        NodeVerb::Adopt(args) => place::adopt(session, args).await,
+        NodeVerb::Rename(args) => place::rename(session, args).await,
+        NodeVerb::Move(args) => place::shift(session, args).await,
+        NodeVerb::Maintain(args) => maintain(session, args).await,
         NodeVerb::List { filter } => {
             let items = client.list_all::<NodeSpec>(filter.as_deref()).await?;
             session.output.print(&items, || table(session, &items))
@@ -137,7 +167,6 @@ async fn act(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
         NodeVerb::Wipe(args) => ("wipe", args),
         NodeVerb::Drain(args) => ("drain", args),
         NodeVerb::Undrain(args) => ("undrain", args),
-        NodeVerb::Maintain(args) => ("maintain", args),
         NodeVerb::Resume(args) => ("resume", args),
         NodeVerb::Retire(args) => ("retire", args),
         NodeVerb::Reinstate(args) => ("reinstate", args),
@@ -148,14 +177,32 @@ async fn act(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
         | NodeVerb::Timeline { .. }
         | NodeVerb::Facts { .. }
         | NodeVerb::Gates { .. }
+        | NodeVerb::Parts { .. }
+        | NodeVerb::Maintain(_)
+        | NodeVerb::ReplaceParts(_)
+        | NodeVerb::Adopt(_)
+        | NodeVerb::Rename(_)
+        | NodeVerb::Move(_)
         | NodeVerb::Console { .. } => bail!("not an action"),
     };
     let operation = session.client.node_action(&args.node, action, args.reason.as_deref()).await?;
-    session.output.print_lines(&operation, || vec![format!("operation {}", operation.id)])?;
+    begun(session, &operation, &args).await
+}
+
+/// Prints an operation, and waits for it where that is wanted.
+pub(super) async fn begun(session: &Session, operation: &Operation, args: &ActArgs) -> anyhow::Result<()> {
+    session.output.print_lines(operation, || vec![format!("operation {}", operation.id)])?;
     match args.wait {
         true => progress::follow(&session.client, &[operation.id], args.timeout).await,
         false => Ok(()),
     }
+}
+
+async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {
+    let until = args.lasts.map(SignedDuration::try_from).transpose()?.map(|lasts| session.clock.now() + lasts);
+    let body = NodeAction { reason: args.act.reason.clone(), until };
+    let operation = session.client.maintain_node(&args.act.node, &body).await?;
+    begun(session, &operation, &args.act).await
 }
 
 fn table(session: &Session, nodes: &[Node]) -> Rows<8> {

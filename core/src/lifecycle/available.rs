@@ -1,19 +1,23 @@
 //! Inspected and off, ready to be claimed.
 
-use super::decision::{Decision, Effect, Move, rest};
+use jiff::Timestamp;
+
+use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use crate::claims::ClaimState;
 
-pub(super) fn decide(node: &Snapshot) -> Decision {
+pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
     match (node.claim, node.wish) {
         (Some(ClaimState::Bound), _) => Decision::Advance(Move::to(State::Imaging).because("claimed")),
+        // An earlier attempt under this claim wrote: what it left is erased first.
+        (Some(ClaimState::Releasing), _) if node.unsanitised => leave_cluster(node, now, Move::released(State::Wiping)),
         // Given up before anything was written: there is nothing to erase.
         (Some(ClaimState::Releasing), _) => Decision::Advance(
             Move::released(State::Inspecting).because("released before imaging").with(Effect::EndClaim),
         ),
-        (_, Some(Wish::Inspect)) => wished(State::Inspecting),
+        (_, Some(Wish::Inspect | Wish::ReplaceParts)) => wished(State::Inspecting),
         (_, Some(Wish::Maintain)) => wished(State::Maintenance),
         (_, Some(Wish::Retire)) => wished(State::Retired),
         (_, Some(Wish::Quarantine)) => wished(State::Quarantined),

@@ -19,6 +19,10 @@ pub enum Decision {
     Retry(Step, Timestamp),
     /// Tell the worker of a step to stop.
     Cancel(Step),
+    /// What was asked for is done, without leaving the state.
+    Granted(String),
+    /// What was asked for cannot be done here.
+    Refused(String),
 }
 
 /// Why a node does not move, in the words a person reads.
@@ -56,6 +60,12 @@ pub enum Effect {
     EndClaim,
     /// The machine is off: its share of the rack's power is free.
     FreePower,
+    /// Every disk was wiped and read back.
+    Sanitised,
+    /// A person stopped what was under way.
+    Stopped,
+    /// A machine that ran already serves as it is, under a claim of its own.
+    Adopted,
 }
 
 impl Move {
@@ -102,14 +112,20 @@ pub(super) fn rest(condition: &str, owner: &str, next_action: &str) -> Decision 
 pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl FnOnce() -> Decision) -> Decision {
     for &step in steps {
         match node.step(step) {
+            None if node.stop => return stopped(node, step),
             None => return start(node, now, step),
             Some(view) => match &view.status {
                 StepStatus::Succeeded => {}
                 StepStatus::Queued => return wait_for_agent(step),
                 StepStatus::Running { waiting_for } => {
-                    return wait_for_step(step, waiting_for.as_deref());
+                    return wait_for_step(node, step, waiting_for.as_deref());
                 }
-                StepStatus::Cancelled => return failed(node, format!("{}: stopped on request", step.title())),
+                StepStatus::Lost => return wait_for_observation(step),
+                StepStatus::Cancelled => return stopped(node, step),
+                StepStatus::Failed { .. } if node.stop => return stopped(node, step),
+                StepStatus::Failed { failure, .. } if failure.retryable && node.protected && step.destroys() => {
+                    return protected(step);
+                }
                 StepStatus::Failed { at, failure } if failure.retryable && view.round < step.max_rounds() => {
                     return Decision::Retry(step, *at + back_off(view.round));
                 }
@@ -122,13 +138,39 @@ pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl
     then()
 }
 
-/// The phase ends here, until a person asks for it again.
-fn failed(node: &Snapshot, reason: String) -> Decision {
-    Decision::Advance(Move { failed_phase: Some(node.state), ..Move::to(State::Failed) }.because(reason))
+/// Works through steps for what was asked, without leaving the state: what an earlier asking did is done anew, and a failure is told and over.
+pub(super) fn on_the_spot(
+    node: &Snapshot,
+    now: Timestamp,
+    steps: &[Step],
+    then: impl FnOnce() -> Decision,
+) -> Decision {
+    let own = node.steps.iter().filter(|view| view.current).cloned().collect();
+    match follow(&Snapshot { steps: own, ..node.clone() }, now, steps, then) {
+        Decision::Start(step) if node.step(step).is_some() => Decision::Retry(step, now),
+        Decision::Advance(Move { to: State::Failed, reason, .. }) => Decision::Refused(reason.unwrap_or_default()),
+        other => other,
+    }
 }
 
-/// Starts a step; one that powers the machine on waits for its share of the rack's power.
+/// The phase ends here, until a person asks for it again. What a drain was for is kept: its retry must not forget it.
+fn failed(node: &Snapshot, reason: String) -> Decision {
+    Decision::Advance(failure(node, reason))
+}
+
+fn failure(node: &Snapshot, reason: String) -> Move {
+    Move { failed_phase: Some(node.state), purpose: node.purpose, ..Move::to(State::Failed) }.because(reason)
+}
+
+fn stopped(node: &Snapshot, step: Step) -> Decision {
+    Decision::Advance(failure(node, format!("{}: stopped on request", step.title())).with(Effect::Stopped))
+}
+
+/// Starts a step; one that powers the machine on waits for its share of the rack's power, one that destroys for the node's protection.
 fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
+    if node.protected && step.destroys() {
+        return protected(step);
+    }
     let power = &node.power;
     let needs = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
     let fits = power.budget_w.is_none_or(|budget| power.committed_w.saturating_add(needs) <= budget);
@@ -148,6 +190,10 @@ fn start(node: &Snapshot, now: Timestamp, step: Step) -> Decision {
     })
 }
 
+fn protected(step: Step) -> Decision {
+    rest("its protection to be cleared", "operator", step.title())
+}
+
 fn wait_for_agent(step: Step) -> Decision {
     Decision::Wait(Wait {
         condition: format!("the site's agent to take the job: {}", step.title()),
@@ -157,11 +203,22 @@ fn wait_for_agent(step: Step) -> Decision {
     })
 }
 
-fn wait_for_step(step: Step, waiting_for: Option<&str>) -> Decision {
+fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&str>) -> Decision {
+    let person = node.power_person.clone().filter(|_| step.needs_a_hand());
     Decision::Wait(Wait {
         condition: waiting_for.map_or_else(|| step.title().to_owned(), str::to_owned),
-        owner: "agent".into(),
+        owner: person.unwrap_or_else(|| "agent".into()),
         next_action: format!("go on when this is done: {}", step.title()),
+        until: None,
+    })
+}
+
+/// Neither a success nor a failure: it says what will tell, and that is what happens next.
+fn wait_for_observation(step: Step) -> Decision {
+    Decision::Wait(Wait {
+        condition: format!("{} to tell how this ended: {}", step.observation(), step.title()),
+        owner: "agent".into(),
+        next_action: "the site's next agent looks before it acts".into(),
         until: None,
     })
 }
@@ -199,6 +256,6 @@ pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> De
         Some(StepView { status: StepStatus::Failed { at, .. }, round, .. }) => {
             Decision::Retry(Step::Remove, *at + back_off(*round))
         }
-        _ => follow(node, now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
+        _ => follow(&node.unstoppable(), now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
     }
 }

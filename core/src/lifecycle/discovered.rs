@@ -1,13 +1,20 @@
-//! Seen on the wire or declared, and not accepted: nothing is done to it.
+//! Seen on the wire or declared, and not accepted: nothing is done to it. Adopted, it serves on as it is.
 
-use super::decision::{Decision, Move, rest};
+use jiff::Timestamp;
+
+use super::decision::{Decision, Effect, Move, on_the_spot, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
+use super::steps::Step;
 
-pub(super) fn decide(node: &Snapshot) -> Decision {
+pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
         Some(Wish::Accept) => Decision::Advance(Move::to(State::Inspecting).as_wished(node)),
+        Some(Wish::Adopt) => on_the_spot(node, now, &[Step::Adopt, Step::Inventory, Step::Drift], || {
+            let adopted = Move::to(State::InService).as_wished(node);
+            Decision::Advance(adopted.with(Effect::Adopted).with(Effect::JoinCluster))
+        }),
         Some(Wish::Reject) => Decision::Advance(Move::to(State::Retired).as_wished(node)),
-        _ => rest("a person to accept or reject it", "operator", "none until then"),
+        _ => rest("a person to accept, adopt or reject it", "operator", "none until then"),
     }
 }

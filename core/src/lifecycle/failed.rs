@@ -10,7 +10,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let phase = node.failed_phase.unwrap_or(State::Inspecting);
     let purpose = (phase == State::Draining).then_some(match node.releasing() {
         true => Purpose::Release,
-        false => Purpose::Maintenance,
+        false => node.purpose.unwrap_or(Purpose::Maintenance),
     });
     // A release that failed on its way waits for a person: going on by itself would skip the drain, or try the wipe for ever.
     let failed_release = matches!(phase, State::Draining | State::Wiping) && node.wish != Some(Wish::Release);
@@ -20,13 +20,23 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             _ => leave_cluster(node, now, Move::released(State::Wiping)),
         };
     }
-    let wished = |to| Decision::Advance(Move::to(to).as_wished(node));
+    let wished = |to| leave_cluster(node, now, Move::to(to).as_wished(node).with(Effect::ForgetLive));
+    // Jobs may still run where a drain failed: they end first, whatever it is wanted for now.
+    let drained = |to, purpose| match phase == State::Draining && node.in_cluster {
+        true => Decision::Advance(Move { purpose: Some(purpose), ..Move::to(State::Draining).as_wished(node) }),
+        false => wished(to),
+    };
     match node.wish {
+        _ if node.releasing() && node.wish != Some(Wish::Retry) => {
+            rest("a person to retry its release", "operator", "none until then")
+        }
+        Some(Wish::Retry) if phase == State::Wiping => wished(State::Wiping),
         Some(Wish::Retry) => {
             Decision::Advance(Move { purpose, ..Move::to(phase) }.as_wished(node).with(Effect::ForgetLive))
         }
-        Some(Wish::Quarantine) => wished(State::Quarantined),
-        Some(Wish::Maintain) => wished(State::Maintenance),
+        Some(Wish::Quarantine) => drained(State::Quarantined, Purpose::Repair),
+        Some(Wish::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
+        Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => wished(State::Inspecting),
         _ => rest("a person to retry, release or quarantine it", "operator", "none until then"),
     }
 }

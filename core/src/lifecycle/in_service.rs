@@ -1,20 +1,31 @@
 //! Admitted. Left alone: only a release, a drain or a quarantine takes it out, and each goes through the scheduler first.
 
-use super::decision::{Decision, Move, rest};
+use jiff::Timestamp;
+
+use super::decision::{Decision, Move, on_the_spot, rest};
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
+use super::steps::Step;
 
-pub(super) fn decide(node: &Snapshot) -> Decision {
-    if node.releasing() && !node.protected {
-        return Decision::Advance(Move { purpose: Some(Purpose::Release), ..Move::released(State::Draining) });
-    }
-    match node.wish {
+pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
+    let wanted = match node.wish {
+        _ if node.releasing() && !node.protected => {
+            Move { purpose: Some(Purpose::Release), ..Move::released(State::Draining) }
+        }
         Some(Wish::Drain | Wish::Maintain) => {
-            Decision::Advance(Move { purpose: Some(Purpose::Maintenance), ..Move::to(State::Draining).as_wished(node) })
+            Move { purpose: Some(Purpose::Maintenance), ..Move::to(State::Draining).as_wished(node) }
         }
-        Some(Wish::Quarantine) => {
-            Decision::Advance(Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) })
-        }
-        _ => rest("nothing: it serves", "nobody", "none"),
+        Some(Wish::Quarantine) => Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) },
+        Some(Wish::Inspect) => return inspect(node, now),
+        _ => return rest("nothing: it serves", "nobody", "none"),
+    };
+    match node.active() {
+        Some(view) => Decision::Cancel(view.step),
+        None => Decision::Advance(wanted),
     }
+}
+
+/// An inventory in the installed OS. It only reads, and the node serves on.
+fn inspect(node: &Snapshot, now: Timestamp) -> Decision {
+    on_the_spot(node, now, &[Step::Inventory], || Decision::Granted("inspected in service".into()))
 }

@@ -27,8 +27,15 @@ fn verdict(node: &Snapshot) -> Move {
     if let Err(error) = profile.root_disk(facts) {
         misses.push(error.to_string());
     }
+    let quarantined = |why: String| Move::to(State::Quarantined).because(why);
+    if node.unsanitised && node.claim.is_none() {
+        return quarantined("unsanitised: its disks may hold data, and no wipe of them was verified".into());
+    }
+    if !node.disputed_parts.is_empty() {
+        return quarantined(format!("its parts are not what was said: {}", node.disputed_parts.join("; ")));
+    }
     match misses.is_empty() {
         true => Move::to(State::Available),
-        false => Move::to(State::Quarantined).because(format!("misses its hardware profile: {}", misses.join("; "))),
+        false => quarantined(format!("misses its hardware profile: {}", misses.join("; "))),
     }
 }

@@ -1,8 +1,9 @@
-//! In a person's hands. Resumes through inspection or, where its OS is still claimed, through the gates.
+//! In a person's hands, until that person or the time they gave says otherwise. Resumes through inspection or, where its OS is still claimed,
+//! through the gates.
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, leave_cluster, rest};
+use super::decision::{Decision, Effect, Move, Wait, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use crate::claims::ClaimState;
@@ -10,12 +11,31 @@ use crate::claims::ClaimState;
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
         _ if node.releasing() && !node.protected => leave_cluster(node, now, Move::released(State::Wiping)),
-        Some(Wish::Resume) if node.claim == Some(ClaimState::Bound) && node.installed => {
-            Decision::Advance(Move::to(State::Validating).as_wished(node))
+        Some(Wish::Resume) => Decision::Advance(resumed(node).as_wished(node)),
+        Some(Wish::ReplaceParts) => {
+            leave_cluster(node, now, Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
         }
-        Some(Wish::Resume) => Decision::Advance(Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive)),
         Some(Wish::Retire) if node.claim.is_none() => Decision::Advance(Move::to(State::Retired).as_wished(node)),
         Some(Wish::Quarantine) => Decision::Advance(Move::to(State::Quarantined).as_wished(node)),
-        _ => rest("a person to resume it", "operator", "none until then"),
+        Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
+        Some(_) => rest("a person to resume it", "operator", "none until then"),
+        None => match node.until {
+            Some(until) if until <= now => Decision::Advance(resumed(node).because("its maintenance is over")),
+            Some(until) => Decision::Wait(Wait {
+                condition: format!("its maintenance to end at {}", until.strftime("%F %T UTC")),
+                owner: "operator".into(),
+                next_action: "resume by itself".into(),
+                until: Some(until),
+            }),
+            None => rest("a person to resume it", "operator", "none until then"),
+        },
+    }
+}
+
+/// Back to where it can go on.
+fn resumed(node: &Snapshot) -> Move {
+    match node.claim == Some(ClaimState::Bound) && node.installed {
+        true => Move::to(State::Validating),
+        false => Move::to(State::Inspecting).with(Effect::ForgetLive),
     }
 }

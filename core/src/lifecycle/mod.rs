@@ -33,14 +33,14 @@ use state::State;
 /// What to do next with a node. Total: every state answers for every snapshot.
 pub fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.state {
-        State::Discovered => discovered::decide(node),
+        State::Discovered => discovered::decide(node, now),
         State::Inspecting => inspecting::decide(node, now),
-        State::Available => available::decide(node),
+        State::Available => available::decide(node, now),
         State::Imaging => imaging::decide(node, now),
         State::Installing => installing::decide(node, now),
         State::Validating => validating::decide(node, now),
         State::Admitting => admitting::decide(node, now),
-        State::InService => in_service::decide(node),
+        State::InService => in_service::decide(node, now),
         State::Draining => draining::decide(node, now),
         State::Repairing => repairing::decide(node, now),
         State::Quarantined => quarantined::decide(node, now),

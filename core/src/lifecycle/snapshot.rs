@@ -24,6 +24,14 @@ pub struct Snapshot {
     pub wish_reason: Option<String>,
     pub claim: Option<ClaimState>,
     pub protected: bool,
+    /// Its disks may hold somebody's data: no wipe was verified since.
+    pub unsanitised: bool,
+    /// When a maintenance ends by itself.
+    pub until: Option<Timestamp>,
+    /// Somebody asked to stop the operation it works on.
+    pub stop: bool,
+    /// What does not fit between the parts a person replaced and those that were seen since, as sentences.
+    pub disputed_parts: Vec<String>,
     /// Listed in the scheduler's configuration.
     pub in_cluster: bool,
     /// The live image runs and its host key is pinned.
@@ -63,6 +71,8 @@ pub struct PowerShare {
 pub struct StepView {
     pub step: Step,
     pub round: i32,
+    /// Of the operation the node works on now, not of an earlier one of the same stay.
+    pub current: bool,
     pub status: StepStatus,
 }
 
@@ -75,6 +85,8 @@ pub enum StepStatus {
         /// What the agent says it waits for.
         waiting_for: Option<String>,
     },
+    /// Its worker was not heard of any more: how it ended is not known until the next one has looked.
+    Lost,
     Succeeded,
     Failed {
         at: Timestamp,
@@ -94,9 +106,17 @@ impl Snapshot {
         self.step(step).is_some_and(|view| view.status == StepStatus::Succeeded)
     }
 
-    /// The step that is queued or running.
+    /// The step that is queued, running, or not known to have ended.
     pub fn active(&self) -> Option<&StepView> {
-        self.steps.iter().find(|view| matches!(view.status, StepStatus::Queued | StepStatus::Running { .. }))
+        let open = |view: &&StepView| {
+            matches!(view.status, StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost)
+        };
+        self.steps.iter().find(open)
+    }
+
+    /// The same node, for what goes on although somebody asked to stop.
+    pub fn unstoppable(&self) -> Self {
+        Self { stop: false, ..self.clone() }
     }
 
     /// Whether the claim is being given up, by its deletion or by a wish.

@@ -46,7 +46,7 @@ macro_rules! words {
         }
     };
 }
-pub(super) use words;
+pub(crate) use words;
 
 words! {
     /// Where a node is on its way.
@@ -75,6 +75,7 @@ words! {
     /// What a person or a program asked of a node. The engine acts on it; the handler only writes it down.
     Wish, "wish" {
         Accept = "accept",
+        Adopt = "adopt",
         Reject = "reject",
         Inspect = "inspect",
         Release = "release",
@@ -88,6 +89,7 @@ words! {
         Resume = "resume",
         Retire = "retire",
         Reinstate = "reinstate",
+        ReplaceParts = "replace-parts",
     }
 }
 

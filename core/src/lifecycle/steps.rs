@@ -30,6 +30,10 @@ words! {
         /// Out of the scheduler's configuration.
         Remove = "remove",
         Wipe = "wipe",
+        /// Into a machine that somebody else installed.
+        Adopt = "adopt",
+        /// What a converge would change; nothing is changed.
+        Drift = "drift",
     }
 }
 
@@ -37,7 +41,7 @@ impl Step {
     /// Seconds one attempt may take. Servers with many DIMMs train memory for ten minutes and more before firmware shows a sign of life.
     pub fn timeout_s(self) -> u64 {
         match self {
-            Self::Inventory | Self::PowerOff | Self::Remove => 10 * 60,
+            Self::Inventory | Self::PowerOff | Self::Remove | Self::Adopt | Self::Drift => 10 * 60,
             Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => 30 * 60,
             Self::WriteImage | Self::Converge | Self::Recheck => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
@@ -59,6 +63,30 @@ impl Step {
         matches!(self, Self::BootLive | Self::BootDisk)
     }
 
+    /// Whether it destroys what is on the disks: never done to a protected node.
+    pub fn destroys(self) -> bool {
+        matches!(self, Self::WriteImage | Self::Wipe)
+    }
+
+    /// Whether somebody's hand may be needed for it where there is no BMC.
+    pub fn needs_a_hand(self) -> bool {
+        matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOff)
+    }
+
+    /// What tells how an attempt ended whose worker was not heard of any more.
+    pub fn observation(self) -> &'static str {
+        match self {
+            Self::BootLive => "the boot's report and the BMC's power state",
+            Self::PowerOff => "the BMC's power state",
+            Self::BootDisk | Self::Reboot | Self::RebootTest => "the node's boot id",
+            Self::Inventory | Self::Adopt | Self::Drift => "another look at the node",
+            Self::WriteImage | Self::Converge | Self::Recheck | Self::Gates | Self::GatesAfterReboot | Self::Wipe => {
+                "the job's spool on the node"
+            }
+            Self::Admit | Self::Drain | Self::Remove => "the scheduler's own view of the node",
+        }
+    }
+
     /// What a person reads while it runs.
     pub fn title(self) -> &'static str {
         match self {
@@ -77,6 +105,8 @@ impl Step {
             Self::Drain => "drain",
             Self::Remove => "remove from the scheduler",
             Self::Wipe => "wipe the disks",
+            Self::Adopt => "log in for the first time",
+            Self::Drift => "look at the drift",
         }
     }
 }

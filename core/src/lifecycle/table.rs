@@ -14,9 +14,9 @@ pub fn targets(from: State) -> &'static [State] {
         Quarantined, Repairing, Retired, Validating, Wiping,
     };
     match from {
-        Discovered => &[Inspecting, Retired],
+        Discovered => &[Inspecting, InService, Retired],
         Inspecting => &[Available, Quarantined, Failed, Wiping],
-        Available => &[Inspecting, Imaging, Maintenance, Retired, Quarantined],
+        Available => &[Inspecting, Imaging, Maintenance, Retired, Quarantined, Wiping],
         Imaging => &[Installing, Failed, Wiping, Quarantined],
         Installing => &[Validating, Failed, Wiping, Quarantined],
         Validating => &[Admitting, Repairing, Failed, Wiping, Quarantined],
@@ -44,8 +44,8 @@ pub fn states_for(wish: Wish) -> &'static [State] {
         Quarantined, Repairing, Retired, Validating, Wiping,
     };
     match wish {
-        Wish::Accept | Wish::Reject => &[Discovered],
-        Wish::Inspect => &[Available],
+        Wish::Accept | Wish::Adopt | Wish::Reject => &[Discovered],
+        Wish::Inspect => &[Available, InService],
         Wish::Release => &[
             Available,
             Imaging,
@@ -70,6 +70,7 @@ pub fn states_for(wish: Wish) -> &'static [State] {
             Validating,
             Admitting,
             InService,
+            Draining,
             Repairing,
             Failed,
             Maintenance,
@@ -77,9 +78,10 @@ pub fn states_for(wish: Wish) -> &'static [State] {
         Wish::Recover | Wish::Wipe => &[Quarantined],
         Wish::Drain => &[InService],
         Wish::Undrain => &[Draining],
-        Wish::Maintain => &[Available, InService, Failed],
+        Wish::Maintain => &[Available, InService, Draining, Failed, Maintenance],
         Wish::Resume => &[Maintenance],
         Wish::Retire => &[Available, Quarantined, Maintenance],
         Wish::Reinstate => &[Retired],
+        Wish::ReplaceParts => &[Available, Quarantined, Failed, Maintenance],
     }
 }

@@ -47,7 +47,7 @@ fn judged(
             Move::to(State::Quarantined).because(summary(results, |verdict| verdict == Verdict::Fail)),
         ),
         // A tool that crashed says nothing about the hardware: ask once more, then a person must look.
-        SuiteVerdict::Unknown if round < step.max_rounds() => Decision::Retry(step, now),
+        SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => Decision::Retry(step, now),
         SuiteVerdict::Unknown => {
             fail(&summary(results, |verdict| matches!(verdict, Verdict::Error | Verdict::Skipped)))
         }

@@ -11,6 +11,7 @@ use crate::gates::GateResult;
 use crate::ids::{AgentId, JobId, NodeId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac, Secret};
+use crate::wire::adopt::Adopt;
 use crate::wire::node::{
     Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage,
 };
@@ -246,6 +247,8 @@ pub enum JobSpec {
     SlurmRemove { cluster: SlurmCluster, nodes: Vec<SlurmNode>, revision: i64, name: String },
     /// `muster-node run wipe`.
     Wipe { login: Login, plan: WipePlan },
+    /// Log in to a machine that somebody else installed, check its host key, write the line that trusts our CA and the marker. Idempotent.
+    Adopt(Adopt),
 }
 
 impl JobSpec {
@@ -264,6 +267,7 @@ impl JobSpec {
             Self::SlurmDrain { .. } => "slurm_drain",
             Self::SlurmRemove { .. } => "slurm_remove",
             Self::Wipe { .. } => "wipe",
+            Self::Adopt(_) => "adopt",
         }
     }
 }
@@ -459,6 +463,11 @@ pub enum JobResult {
     Removed,
     Wiped {
         disks: Vec<WipedDisk>,
+    },
+    /// It lets us in by certificate, and shows this host key.
+    Adopted {
+        host_key: String,
+        boot_id: String,
     },
 }
 

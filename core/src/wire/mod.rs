@@ -1,5 +1,6 @@
 //! Messages on the wire, protocol 1. Golden files in `core/golden/` hold one of each: a change that breaks an older peer shows there.
 
+pub mod adopt; // Taking over a machine that somebody else installed
 pub mod agent; // Between server and agent, over HTTP
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::PROTOCOL;
+use super::adopt::Adopt;
 use super::agent::*;
 use super::node::*;
 use crate::clusters::{SlurmCluster, SlurmNode};
@@ -157,6 +158,19 @@ fn wipe() -> WipePlan {
     }
 }
 
+fn adopt() -> Adopt {
+    Adopt {
+        address: "10.77.0.11".parse().unwrap(),
+        port: 22,
+        host_key: Some("SHA256:AAAA".into()),
+        user: "root".into(),
+        secret: Secret::new("once"),
+        trust: "cert-authority,principals=\"muster:n1:1\" ssh-ed25519 AAAA muster-adopted".into(),
+        marker: converge().marker,
+        user_key: user_key(),
+    }
+}
+
 fn challenge() -> Challenge {
     Challenge {
         protocol: PROTOCOL,
@@ -274,6 +288,7 @@ fn orders() {
     golden("job-boot-disk", &job(boot_disk));
     golden("job-converge", &job(JobSpec::Converge { login: login(), plan: converge() }));
     golden("job-wipe", &job(JobSpec::Wipe { login: login(), plan: wipe() }));
+    golden("job-adopt", &job(JobSpec::Adopt(adopt())));
     let cluster = SlurmCluster {
         site: "lab".into(),
         conf: "/etc/slurm/slurm.conf".into(),

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
+use muster_core::facts::Disk;
 use muster_core::permits::PermitKind;
 use muster_core::wire::node::{Failure, Plan, WipeMethod, WipePlan, WipedDisk};
 
@@ -13,6 +14,7 @@ use super::marker;
 use super::stream::{CHUNK, size_of};
 use super::verify::Sentinels;
 use crate::failure::{fatal, io};
+use crate::inventory;
 use crate::job::JobContext;
 use crate::permit::{self, Demand};
 use crate::tool;
@@ -31,6 +33,9 @@ pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDi
     if wipe.disk_serials.is_empty() || wipe.disk_serials.len() > DISKS_MAX {
         return Err(fatal("malformed", format!("a wipe names 1 to {DISKS_MAX} disks")));
     }
+    if let Some(left) = unnamed(inventory::disks::list(), &wipe.disk_serials) {
+        return Err(fatal("unsanitised", left));
+    }
     let targets: Vec<Target> =
         wipe.disk_serials.iter().map(|serial| find::by_serial(serial)).collect::<Result<_, _>>()?;
     for target in &targets {
@@ -44,6 +49,14 @@ pub fn wipe(plan: &Plan, wipe: &WipePlan, cx: &JobContext) -> Result<Vec<WipedDi
     };
     permit::redeem(plan, &demand, cx)?;
     targets.iter().map(|target| one(cx, target)).collect()
+}
+
+/// What a wipe of these disks would leave as it is, as a sentence: a disk that came after the inventory, or one without a serial.
+fn unnamed(disks: Vec<Disk>, serials: &[String]) -> Option<String> {
+    let left = disks.iter().filter(|disk| disk.serial.as_ref().is_none_or(|serial| !serials.contains(serial)));
+    let names: Vec<String> =
+        left.map(|disk| format!("{} ({})", disk.name, disk.serial.as_deref().unwrap_or("no serial"))).collect();
+    (!names.is_empty()).then(|| format!("the wipe does not name disk {}: nothing was written", names.join(", ")))
 }
 
 /// Wipes one disk: the strongest method first, the next when it fails or cannot be verified.

@@ -101,7 +101,7 @@ pub async fn find_available(
 ) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes n
-           WHERE state = 'available' AND wish IS NULL AND NOT protected AND profile_id IS NOT NULL AND labels @> $1
+           WHERE state = 'available' AND wish IS NULL AND NOT protected AND NOT unsanitised AND profile_id IS NOT NULL AND labels @> $1
              AND ($2::uuid IS NULL OR profile_id = $2)
              AND NOT EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released')
            ORDER BY name LIMIT 1 FOR UPDATE SKIP LOCKED"#,

@@ -17,21 +17,15 @@ pub struct SeenFacts {
     pub facts: Facts,
 }
 
-/// Stores an inventory.
+/// Stores an inventory. Taken in the live image while that runs, otherwise in the installed system.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn insert(
-    conn: &mut PgConnection,
-    node: NodeId,
-    source: &str,
-    facts: &Facts,
-    now: Timestamp,
-) -> Result<(), Error> {
+pub async fn insert(conn: &mut PgConnection, node: NodeId, facts: &Facts, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO facts (node_id, source, observed_at, facts) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO facts (node_id, source, observed_at, facts)
+         SELECT id, CASE WHEN live_host_key IS NULL THEN 'installed' ELSE 'live' END, $2, $3 FROM nodes WHERE id = $1",
         node as NodeId,
-        source,
         now.to_sqlx() as _,
         Json(facts) as _,
     )
@@ -53,4 +47,19 @@ pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<Seen
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| SeenFacts { observed_at: row.observed_at.to_jiff(), source: row.source, facts: row.facts.0 }))
+}
+
+/// The newest facts that the live image saw: what an installed system says of its disks is its tenant's word, and decides nothing.
+///
+/// # Errors
+/// When the database fails or they cannot be read any more.
+pub async fn latest_live(conn: &mut PgConnection, node: NodeId) -> Result<Option<Facts>, Error> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT facts AS "facts: Json<Facts>" FROM facts WHERE node_id = $1 AND source = 'live'
+           ORDER BY observed_at DESC, id DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.map(|json| json.0))
 }

@@ -19,6 +19,8 @@ pub struct GateRun {
     pub fingerprint: String,
     pub finished_at: Timestamp,
     pub step: String,
+    /// Since when it says nothing any more: parts were replaced.
+    pub voided_at: Option<jiff_sqlx::Timestamp>,
 }
 
 /// Stores a run and its results. A retried job replaces nothing: its former run was stored under the same job and is removed first, kept
@@ -74,7 +76,7 @@ pub async fn insert(
 pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<GateRun>, Error> {
     Ok(sqlx::query_as!(
         GateRun,
-        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step
+        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
            FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2"#,
         node as NodeId,
         limit,
@@ -95,4 +97,19 @@ pub async fn results(conn: &mut PgConnection, run: GateRunId) -> Result<Vec<Gate
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|json| json.0).collect())
+}
+
+/// What passed before says nothing of the parts that are in now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn void(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE gate_runs SET voided_at = $2 WHERE node_id = $1 AND voided_at IS NULL",
+        node as NodeId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }

@@ -9,6 +9,7 @@ use muster_core::wire::agent::{JobResult, LogLine};
 use muster_core::wire::node::{Failure, Progress};
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -104,13 +105,18 @@ pub struct StayStep {
     pub result: Option<JobResult>,
 }
 
-/// The steps of one stay of a node.
+/// The steps of one stay of a node; those of its operation of now are told from those of earlier ones.
 ///
 /// # Errors
 /// When the database fails or a row is impossible.
-pub async fn list_stay(conn: &mut PgConnection, node: NodeId, visit: i64) -> Result<Vec<StayStep>, Error> {
+pub async fn list_stay(
+    conn: &mut PgConnection,
+    node: NodeId,
+    visit: i64,
+    operation: Option<OperationId>,
+) -> Result<Vec<StayStep>, Error> {
     let rows = sqlx::query!(
-        r#"SELECT id AS "id: JobId", step, round, state, waiting_for, finished_at,
+        r#"SELECT id AS "id: JobId", operation_id AS "operation: OperationId", step, round, state, waiting_for, started_at, finished_at,
                   result AS "result: Json<JobResult>", failure AS "failure: Json<Failure>"
            FROM jobs WHERE node_id = $1 AND visit = $2 ORDER BY id"#,
         node as NodeId,
@@ -122,6 +128,8 @@ pub async fn list_stay(conn: &mut PgConnection, node: NodeId, visit: i64) -> Res
     for row in rows {
         let impossible = |what: &str| Error::internal(anyhow::anyhow!("jobs row {}: {what}", row.id));
         let status = match row.state.as_str() {
+            // A round that was begun and lies in the queue again: nobody heard how it ended.
+            "queued" if row.started_at.is_some() => StepStatus::Lost,
             "queued" => StepStatus::Queued,
             "leased" => StepStatus::Running { waiting_for: row.waiting_for },
             "succeeded" => StepStatus::Succeeded,
@@ -133,7 +141,7 @@ pub async fn list_stay(conn: &mut PgConnection, node: NodeId, visit: i64) -> Res
             other => return Err(impossible(other)),
         };
         let step = row.step.parse().map_err(|_| impossible("unknown step"))?;
-        let view = StepView { step, round: row.round, status };
+        let view = StepView { step, round: row.round, current: row.operation == operation, status };
         steps.push(StayStep { id: row.id, view, result: row.result.map(|json| json.0) });
     }
     Ok(steps)
@@ -172,7 +180,7 @@ pub async fn lease(
                SELECT id FROM jobs WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
                ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
-                  started_at = COALESCE(started_at, $4)
+                  started_at = COALESCE(started_at, $4), waiting_for = NULL
            FROM ready WHERE jobs.id = ready.id
            RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, attempt, round,
                      epoch, timeout_s, nonce, permit_id AS "permit: PermitId""#,
@@ -353,19 +361,69 @@ pub async fn finish(conn: &mut PgConnection, job: JobId, ending: &Ending<'_>, no
     Ok(())
 }
 
-/// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number.
+/// Shows on the nodes of jobs that were just leased what is being done, and their operations as under way. A node that somebody works on at
+/// this moment is passed over rather than waited for: the jobs are locked already, and everybody else locks the node first.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<(JobId, NodeId)>, Error> {
-    let rows = sqlx::query!(
-        r#"UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
-           WHERE state = 'leased' AND lease_until < $1 RETURNING id AS "id: JobId", node_id AS "node: NodeId""#,
+pub async fn show_leased(conn: &mut PgConnection, leased: &[LeasedRow], now: Timestamp) -> Result<(), Error> {
+    if leased.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = leased.iter().map(|row| row.id.0).collect();
+    let titles: Vec<String> = leased
+        .iter()
+        .map(|row| row.step.parse::<Step>().map_or_else(|_| row.step.clone(), |step| step.title().to_owned()))
+        .collect();
+    sqlx::query!(
+        "WITH free AS (
+             SELECT n.id, told.title FROM unnest($1::uuid[], $2::text[]) AS told (job, title)
+             JOIN jobs j ON j.id = told.job JOIN nodes n ON n.id = j.node_id AND n.visit = j.visit
+             FOR UPDATE OF n SKIP LOCKED)
+         UPDATE nodes SET waiting_for = free.title, waiting_since = $3, next_action = 'go on when this is done: ' || free.title
+         FROM free WHERE nodes.id = free.id",
+        &ids,
+        &titles,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE operations SET state = 'running' WHERE state = 'unknown' AND id IN (SELECT operation_id FROM jobs WHERE id = ANY($1))",
+        &ids,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A job whose worker went silent.
+#[derive(Clone, Debug)]
+pub struct LostJob {
+    pub id: JobId,
+    pub node: NodeId,
+    pub operation: Option<OperationId>,
+    pub step: String,
+}
+
+/// Puts jobs back into the queue whose lease has run out; the next attempt has a higher number. Their nodes are locked with them; those that
+/// somebody works on have their turn next time.
+///
+/// # Errors
+/// When the database fails.
+pub async fn expire_leases(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<LostJob>, Error> {
+    Ok(sqlx::query_as!(
+        LostJob,
+        r#"WITH silent AS (
+               SELECT j.id FROM jobs j JOIN nodes n ON n.id = j.node_id WHERE j.state = 'leased' AND j.lease_until < $1
+               FOR UPDATE OF n, j SKIP LOCKED)
+           UPDATE jobs SET state = 'queued', leased_by = NULL, lease_until = NULL
+           FROM silent WHERE jobs.id = silent.id
+           RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step"#,
         now.to_sqlx() as _,
     )
     .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.node)).collect())
+    .await?)
 }
 
 /// Puts back the jobs of an agent process that another one replaces.

@@ -31,6 +31,10 @@ pub struct EngineNode {
     pub operation: Option<OperationId>,
     pub epoch: i64,
     pub protected: bool,
+    pub unsanitised: bool,
+    pub maintenance_until: Option<Timestamp>,
+    /// Its operation was asked to stop.
+    pub stop: bool,
     pub in_cluster: bool,
     pub live: bool,
     pub installed: bool,
@@ -58,6 +62,9 @@ struct Row {
     operation: Option<OperationId>,
     epoch: i64,
     protected: bool,
+    unsanitised: bool,
+    maintenance_until: Option<jiff_sqlx::Timestamp>,
+    stop: bool,
     in_cluster: bool,
     live: bool,
     installed: bool,
@@ -94,12 +101,14 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
         Row,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
                   n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", n.epoch, n.protected, n.in_cluster,
+                  n.unsanitised, n.maintenance_until, COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!", n.power_person,
                   n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
                   profile.spec AS "profile?: Json<HardwareProfile>",
                   c.id AS "claim?: ClaimId", c.state AS "claim_state?", suite.spec AS "suite?: Json<Suite>"
            FROM nodes n
            LEFT JOIN objects profile ON profile.id = n.profile_id
+           LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects pool ON pool.id = c.pool_id
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
@@ -168,6 +177,9 @@ impl TryFrom<Row> for EngineNode {
             operation: row.operation,
             epoch: row.epoch,
             protected: row.protected,
+            unsanitised: row.unsanitised,
+            maintenance_until: row.maintenance_until.map(|at| at.to_jiff()),
+            stop: row.stop,
             in_cluster: row.in_cluster,
             live: row.live,
             installed: row.installed,
@@ -208,6 +220,26 @@ pub async fn power_share(conn: &mut PgConnection, node: &EngineNode, lock: RackL
         committed_w: u32::try_from(row.committed_w).unwrap_or(u32::MAX),
         reserved,
     })
+}
+
+/// Holds a rack until the transaction ends: its budget, and what its nodes have reserved of it. Watts.
+///
+/// # Errors
+/// When the database fails.
+pub async fn hold_rack(conn: &mut PgConnection, rack: ObjectId) -> Result<(Option<i32>, i64), Error> {
+    let budget = sqlx::query_scalar!(
+        "SELECT (spec ->> 'power_budget_w')::integer FROM objects WHERE id = $1 FOR NO KEY UPDATE",
+        rack as ObjectId,
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let committed = sqlx::query_scalar!(
+        r#"SELECT COALESCE(SUM(power_reserved_w), 0) AS "committed!" FROM nodes WHERE rack_id = $1"#,
+        rack as ObjectId,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((budget, committed))
 }
 
 /// Whether the rack is held while its power is shared out.
@@ -297,6 +329,7 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
         .filter(|_| !to.to.is_steady());
     let deadline =
         deadline_s.map(|seconds| now + SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)));
+    let deadline = node.maintenance_until.filter(|_| to.to == State::Maintenance).or(deadline);
     let moved = sqlx::query!(
         "UPDATE nodes SET state = $4, version = version + 1, visit = visit + 1, entered_at = $5, deadline_at = $6,
                 purpose = $7, failed_phase = $8, reason = $9, due_at = $5, updated_at = $5,
@@ -308,7 +341,9 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
                 os_boot_id = CASE WHEN $12 THEN NULL ELSE os_boot_id END,
                 root_disk_serial = CASE WHEN $12 THEN NULL ELSE root_disk_serial END,
                 in_cluster = CASE WHEN $13 THEN true WHEN $14 THEN false ELSE in_cluster END,
-                power_reserved_w = CASE WHEN $15 THEN 0 ELSE power_reserved_w END
+                power_reserved_w = CASE WHEN $15 THEN 0 ELSE power_reserved_w END,
+                unsanitised = CASE WHEN $4 = 'wiping' THEN true WHEN $16 THEN false ELSE unsanitised END,
+                maintenance_until = CASE WHEN $2 = 'maintenance' THEN NULL ELSE maintenance_until END
          WHERE id = $1 AND state = $2 AND version = $3",
         node.id as NodeId,
         node.state.as_str(),
@@ -325,6 +360,7 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
         has(Effect::JoinCluster),
         has(Effect::LeaveCluster),
         has(Effect::FreePower),
+        has(Effect::Sanitised),
     )
     .execute(conn)
     .await?;
@@ -344,6 +380,26 @@ pub async fn set_in_cluster(conn: &mut PgConnection, node: NodeId) -> Result<(),
     Ok(())
 }
 
+/// Marks that the node's disks may hold somebody's data from now on: set before anything is written.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET unsanitised = true WHERE id = $1", node as NodeId).execute(conn).await?;
+    Ok(())
+}
+
+/// The time a person gave for a maintenance is when it counts as stuck.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_deadline(conn: &mut PgConnection, node: NodeId, at: Timestamp) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET deadline_at = $2 WHERE id = $1", node as NodeId, at.to_sqlx() as _)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 /// Ends the claim that was being given up.
 ///
 /// # Errors
@@ -352,93 +408,6 @@ pub async fn end_claim(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) 
     sqlx::query!(
         "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",
         claim as ClaimId,
-        now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// How an operation stands.
-///
-/// # Errors
-/// When the database fails.
-pub async fn operation_open(conn: &mut PgConnection, operation: OperationId) -> Result<bool, Error> {
-    let state = sqlx::query_scalar!("SELECT state FROM operations WHERE id = $1", operation as OperationId)
-        .fetch_one(conn)
-        .await?;
-    Ok(matches!(state.as_str(), "queued" | "running"))
-}
-
-/// Opens an operation for work that nobody asked for by name.
-///
-/// # Errors
-/// When the database fails.
-pub async fn open_operation(
-    conn: &mut PgConnection,
-    node: &EngineNode,
-    kind: &str,
-    now: Timestamp,
-) -> Result<OperationId, Error> {
-    let id = OperationId::new();
-    sqlx::query!(
-        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, created_at, started_at)
-         VALUES ($1, $2, $3, $4, 'running', 'muster', $5, $5)",
-        id as OperationId,
-        kind,
-        node.id as NodeId,
-        node.claim.map(|(claim, _)| claim) as Option<ClaimId>,
-        now.to_sqlx() as _,
-    )
-    .execute(&mut *conn)
-    .await?;
-    sqlx::query!("UPDATE nodes SET operation_id = $2 WHERE id = $1", node.id as NodeId, id as OperationId)
-        .execute(conn)
-        .await?;
-    Ok(id)
-}
-
-/// Notes that an operation is under way.
-///
-/// # Errors
-/// When the database fails.
-pub async fn run_operation(
-    conn: &mut PgConnection,
-    id: OperationId,
-    message: &str,
-    now: Timestamp,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE operations SET state = 'running', started_at = COALESCE(started_at, $2), message = $3
-         WHERE id = $1 AND state IN ('queued', 'running')",
-        id as OperationId,
-        now.to_sqlx() as _,
-        message,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Ends an operation that is still open.
-///
-/// # Errors
-/// When the database fails.
-pub async fn end_operation(
-    conn: &mut PgConnection,
-    id: OperationId,
-    state: &str,
-    message: &str,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let error = (state == "failed").then(|| serde_json::json!({ "message": message }));
-    sqlx::query!(
-        "UPDATE operations SET state = $2, message = $3, error = $4, finished_at = $5, started_at = COALESCE(started_at, $5)
-         WHERE id = $1 AND state IN ('queued', 'running')",
-        id as OperationId,
-        state,
-        message,
-        error,
         now.to_sqlx() as _,
     )
     .execute(conn)

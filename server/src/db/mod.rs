@@ -1,8 +1,10 @@
 //! All SQL. Free functions over one connection; whoever owns the unit of work begins and commits it.
 
 pub mod acts; // Starts of once-only acts
+pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
 pub mod claims; // One node bound to one pool
+pub mod components; // Parts by serial, and where they were
 pub mod consoles; // What nodes wrote on their serial consoles
 pub mod events; // The append-only history
 pub mod facts; // What inspection observed

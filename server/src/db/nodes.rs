@@ -30,6 +30,7 @@ pub struct NodeRow {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub protected: bool,
+    pub unsanitised: bool,
     pub site_id: ObjectId,
     pub rack_id: Option<ObjectId>,
     pub profile_id: Option<ObjectId>,
@@ -119,6 +120,9 @@ pub struct LockedNode {
     pub labels: Labels,
     pub annotations: Labels,
     pub claimed: bool,
+    /// Its claim is being given up.
+    pub releasing: bool,
+    pub power_reserved_w: i32,
 }
 
 /// The id behind a name or id.
@@ -145,7 +149,8 @@ pub async fn find_for_update(conn: &mut PgConnection, key: &str) -> Result<Optio
         r#"SELECT id AS "id: NodeId", name, state, generation, protected, epoch, wish, operation_id AS "operation_id: OperationId",
                   profile_id AS "profile_id: ObjectId", site_id AS "site_id: ObjectId", spec, labels AS "labels: Labels",
                   annotations AS "annotations: Labels",
-                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!"
+                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released') AS "claimed!",
+                  EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state = 'releasing') AS "releasing!", power_reserved_w
            FROM nodes n WHERE name = $1 OR id = $2 FOR UPDATE"#,
         key,
         Uuid::parse_str(key).ok(),
@@ -163,7 +168,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
     Ok(sqlx::query_as!(
         NodeRow,
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Labels", n.annotations AS "annotations: Labels", n.spec,
-                  n.generation, n.created_at, n.updated_at, n.protected, n.site_id AS "site_id: ObjectId",
+                  n.generation, n.created_at, n.updated_at, n.protected, n.unsanitised, n.site_id AS "site_id: ObjectId",
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
                   n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
                   n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
@@ -177,7 +182,8 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
            FROM nodes n
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects p ON p.id = c.pool_id
-           LEFT JOIN LATERAL (SELECT r.id, r.suite, r.verdict, r.finished_at FROM gate_runs r WHERE r.node_id = n.id
+           LEFT JOIN LATERAL (SELECT r.id, r.suite, r.verdict, r.finished_at FROM gate_runs r
+                              WHERE r.node_id = n.id AND r.voided_at IS NULL
                               ORDER BY r.id DESC LIMIT 1) g ON true
            WHERE n.id = ANY($1) ORDER BY n.name"#,
         &ids,
@@ -343,6 +349,34 @@ pub async fn list_taken(conn: &mut PgConnection, subnet: ObjectId) -> Result<Vec
             .fetch_all(conn)
             .await?;
     Ok(rows.into_iter().map(|row| (Mac(row.mac.bytes()), row.address.addr())).collect())
+}
+
+/// Gives a node another name. The caller holds the row's lock.
+///
+/// # Errors
+/// When the name is taken or the database fails.
+pub async fn set_name(conn: &mut PgConnection, node: NodeId, name: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET name = $2, generation = generation + 1, updated_at = $3 WHERE id = $1",
+        node as NodeId,
+        name,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// When a maintenance that is asked for now ends by itself; `None`: when a person says so.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_maintenance_end(conn: &mut PgConnection, node: NodeId, until: Option<Timestamp>) -> Result<(), Error> {
+    let until = until.map(|at| at.to_sqlx());
+    sqlx::query!("UPDATE nodes SET maintenance_until = $2 WHERE id = $1", node as NodeId, until as _)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// Writes down what was asked of a node; the engine takes it from here. The caller holds the row's lock.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::db::lifecycle::EngineNode;
 use crate::error::Error;
 
 /// Something long that is asked for.
@@ -85,6 +86,27 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
         operation.kind,
         operation.node as Option<NodeId>,
         operation.claim as Option<ClaimId>,
+        operation.actor,
+        operation.request_id,
+        operation.message,
+        operation.now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes down an operation that was done in the transaction that asked for it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_done(conn: &mut PgConnection, operation: &NewOperation) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO operations (id, kind, node_id, state, actor, request_id, message, created_at, started_at, finished_at)
+         VALUES ($1, $2, $3, 'succeeded', $4, $5, $6, $7, $7, $7)",
+        operation.id as OperationId,
+        operation.kind,
+        operation.node as Option<NodeId>,
         operation.actor,
         operation.request_id,
         operation.message,
@@ -202,18 +224,134 @@ pub async fn list_log(
     .await?)
 }
 
-/// Asks the agents to stop what they do for an operation; the next lease renewal tells them. Answers how many jobs were asked.
+/// Asks the agents to stop what they do for an operation; the next lease renewal tells them. What nobody took is over at once. Answers how
+/// many jobs were asked.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId) -> Result<u64, Error> {
+pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId, now: Timestamp) -> Result<u64, Error> {
     let asked = sqlx::query!(
-        "UPDATE jobs SET cancel = true WHERE operation_id = $1 AND state IN ('queued', 'leased')",
+        "UPDATE jobs SET cancel = true, state = CASE WHEN state = 'queued' THEN 'cancelled' ELSE state END,
+                finished_at = CASE WHEN state = 'queued' THEN $2 ELSE finished_at END
+         WHERE operation_id = $1 AND state IN ('queued', 'leased')",
         operation as OperationId,
+        now.to_sqlx() as _,
     )
     .execute(conn)
     .await?;
     Ok(asked.rows_affected())
+}
+
+/// Whether an operation is not over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn is_open(conn: &mut PgConnection, operation: OperationId) -> Result<bool, Error> {
+    let state = sqlx::query_scalar!("SELECT state FROM operations WHERE id = $1", operation as OperationId)
+        .fetch_one(conn)
+        .await?;
+    Ok(matches!(state.as_str(), "queued" | "running" | "unknown"))
+}
+
+/// Opens an operation for work that nobody asked for by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn open(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    kind: &str,
+    now: Timestamp,
+) -> Result<OperationId, Error> {
+    let id = OperationId::new();
+    sqlx::query!(
+        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, created_at, started_at)
+         VALUES ($1, $2, $3, $4, 'running', 'muster', $5, $5)",
+        id as OperationId,
+        kind,
+        node.id as NodeId,
+        node.claim.map(|(claim, _)| claim) as Option<ClaimId>,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("UPDATE nodes SET operation_id = $2 WHERE id = $1", node.id as NodeId, id as OperationId)
+        .execute(conn)
+        .await?;
+    Ok(id)
+}
+
+/// Notes that an operation is under way.
+///
+/// # Errors
+/// When the database fails.
+pub async fn run(conn: &mut PgConnection, id: OperationId, message: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET state = 'running', started_at = COALESCE(started_at, $2), message = $3
+         WHERE id = $1 AND state IN ('queued', 'running', 'unknown')",
+        id as OperationId,
+        now.to_sqlx() as _,
+        message,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends an operation that is still open.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end(
+    conn: &mut PgConnection,
+    id: OperationId,
+    state: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let error = (state == "failed").then(|| serde_json::json!({ "message": message }));
+    sqlx::query!(
+        "UPDATE operations SET state = $2, message = $3, error = $4, finished_at = $5, started_at = COALESCE(started_at, $5)
+         WHERE id = $1 AND state IN ('queued', 'running', 'unknown')",
+        id as OperationId,
+        state,
+        message,
+        error,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Its worker is away and how its step ended is not known; the message says what will tell. On again with the next worker.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_unknown(conn: &mut PgConnection, id: OperationId, message: &str) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET state = 'unknown', message = $2 WHERE id = $1 AND state = 'running'",
+        id as OperationId,
+        message,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Remembers that an operation is to stop: nothing more of it is begun, whether or not a step runs.
+///
+/// # Errors
+/// When the database fails.
+pub async fn ask_to_stop(conn: &mut PgConnection, id: OperationId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE operations SET cancel_asked_at = COALESCE(cancel_asked_at, $2) WHERE id = $1 AND finished_at IS NULL",
+        id as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Jobs that wait or run, by state.

@@ -54,7 +54,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, n.serial, n.smbios_uuid::text AS smbios_uuid, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
-                  profile.spec AS "profile?: Json<HardwareProfile>", c.id AS "claim?: ClaimId",
+                  profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.id, adoption.claim_id) AS "claim?: ClaimId",
                   image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
                   cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>"
            FROM nodes n
@@ -62,7 +62,8 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
            LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
-           LEFT JOIN objects pool ON pool.id = c.pool_id
+           LEFT JOIN adoptions adoption ON adoption.node_id = n.id AND n.state = 'discovered'
+           LEFT JOIN objects pool ON pool.id = COALESCE(c.pool_id, adoption.pool_id)
            LEFT JOIN objects image ON image.kind = 'image' AND image.name = pool.spec ->> 'image'
            LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
@@ -179,7 +180,8 @@ pub struct MemberRow {
     pub stack: Option<StackSpec>,
 }
 
-/// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
+/// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
+/// that were adopted: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
 ///
 /// # Errors
 /// When the database fails.
@@ -199,7 +201,7 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
            JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
-           WHERE n.in_cluster
+           WHERE n.in_cluster AND NOT n.adopted
              AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit AND j.step = 'remove')
            ORDER BY n.name"#,
         cluster,
@@ -251,6 +253,17 @@ pub async fn set_live(
     )
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+/// A machine that somebody else installed lets us in.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_adopted(conn: &mut PgConnection, node: NodeId, host_key: &str, boot_id: &str) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET os_host_key = $2, os_boot_id = $3 WHERE id = $1", node as NodeId, host_key, boot_id)
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use muster_core::gates::{Suite, SuiteVerdict, judge};
 use muster_core::ids::{AgentId, JobId};
 use muster_core::lifecycle::steps::Step;
+use muster_core::parts;
 use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
 use muster_core::wire::node::Failure;
 use serde_json::json;
@@ -116,12 +117,13 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::PoweredOff => step == Step::PowerOff,
         JobResult::ImageWritten(_) => step == Step::WriteImage,
         JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
-        JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck),
+        JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck | Step::Drift),
         JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot),
         JobResult::Admitted { .. } => step == Step::Admit,
         JobResult::Drained => step == Step::Drain,
         JobResult::Removed => step == Step::Remove,
         JobResult::Wiped { .. } => step == Step::Wipe,
+        JobResult::Adopted { .. } => step == Step::Adopt,
     }
 }
 
@@ -132,10 +134,14 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             let certificate = bmc_certificate.map(|digest| digest.to_string());
             db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
         }
-        JobResult::Facts { facts } => db::facts::insert(conn, job.node, "live", facts, now).await,
+        JobResult::Facts { facts } => {
+            db::facts::insert(conn, job.node, facts, now).await?;
+            db::components::see(conn, job.node, &parts::seen_in(facts), now).await
+        }
         JobResult::ImageWritten(written) => {
             db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial).await
         }
+        JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
         JobResult::Booted { boot_id } => db::specs::set_os_boot(conn, job.node, boot_id).await,
         JobResult::Gated { results, fingerprint } => {
             let suite = db::specs::suite_of(conn, job.node).await?;

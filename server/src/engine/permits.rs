@@ -64,6 +64,9 @@ fn fits(row: &PermitRow, request: &RedeemPermit, now: Timestamp) -> Result<Permi
     if !matches!(row.operation_state.as_str(), "queued" | "running") {
         return Err(format!("its operation is {}", row.operation_state));
     }
+    if row.node_protected && kind != PermitKind::Power {
+        return Err("the node is protected".into());
+    }
     if now > row.expires_at {
         return Err(format!("it expired at {}", row.expires_at));
     }

@@ -5,7 +5,7 @@ use muster_core::facts::Facts;
 use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Move, Wait};
-use muster_core::lifecycle::snapshot::Snapshot;
+use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::table;
@@ -39,6 +39,11 @@ pub(super) async fn take(app: &App) -> Result<bool, Error> {
     match give(&mut tx, node, now).await {
         Ok(()) => tx.commit().await?,
         Err(error @ Error::Unavailable(_)) => return Err(error),
+        // Somebody else was in the way, and the database let them pass: the node is still due, and has its turn again.
+        Err(error @ Error::Contended(_)) => {
+            tx.rollback().await?;
+            tracing::info!(%node, error = ?error, "a node's turn is taken again");
+        }
         // The node that is due longest comes first: one whose turn goes wrong must not keep all others waiting.
         Err(error) => {
             tx.rollback().await?;
@@ -51,7 +56,7 @@ pub(super) async fn take(app: &App) -> Result<bool, Error> {
 
 async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
     let node = db::lifecycle::get(conn, node).await?;
-    let stay = db::jobs::list_stay(conn, node.id, node.visit).await?;
+    let stay = db::jobs::list_stay(conn, node.id, node.visit, node.operation).await?;
     let mut snapshot = snapshot(conn, &node, &stay).await?;
     let mut decision = decide(&snapshot, now);
     if let Decision::Start(step) = decision
@@ -90,6 +95,13 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         wish_reason: node.wish_reason.clone(),
         claim: node.claim.map(|(_, state)| state),
         protected: node.protected,
+        unsanitised: node.unsanitised,
+        until: node.maintenance_until,
+        stop: node.stop,
+        disputed_parts: match node.state {
+            State::Inspecting => db::components::list_disputed(conn, node.id).await?,
+            _ => Vec::new(),
+        },
         in_cluster: node.in_cluster,
         live: node.live,
         installed: node.installed,
@@ -114,7 +126,12 @@ async fn persist(
 ) -> Result<(), Error> {
     match decision {
         Decision::Wait(wait) => {
-            refuse_wish(conn, node, &wait, now).await?;
+            let open = |step: &StayStep| {
+                matches!(step.view.status, StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost)
+            };
+            if !stay.iter().any(open) {
+                refuse_wish(conn, node, &wait, now).await?;
+            }
             let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
             let due = wait.until.or(again);
             db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await
@@ -136,6 +153,15 @@ async fn persist(
             db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await
         }
         Decision::Advance(to) => advance(conn, node, &to, now).await,
+        Decision::Granted(what) => granted(conn, node, &what, now).await,
+        Decision::Refused(why) => {
+            db::lifecycle::drop_wish(conn, node.id).await?;
+            match node.wish {
+                Some(wish) => refused(conn, node, wish, &why, now).await?,
+                None => {}
+            }
+            db::lifecycle::make_due(conn, node.id, now).await
+        }
     }
 }
 
@@ -144,6 +170,20 @@ async fn refuse_wish(conn: &mut PgConnection, node: &EngineNode, wait: &Wait, no
     let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && *wish != Wish::Release) else { return Ok(()) };
     db::lifecycle::drop_wish(conn, node.id).await?;
     refused(conn, node, wish, &format!("it is {} and waits for {}", node.state, wait.condition), now).await
+}
+
+/// Ends the operation of a wish that was granted where the node is.
+async fn granted(conn: &mut PgConnection, node: &EngineNode, what: &str, now: Timestamp) -> Result<(), Error> {
+    db::lifecycle::drop_wish(conn, node.id).await?;
+    if let Some(until) = node.maintenance_until.filter(|_| node.state == State::Maintenance) {
+        db::lifecycle::set_deadline(conn, node.id, until).await?;
+    }
+    if let Some(operation) = node.operation {
+        db::operations::end(conn, operation, "succeeded", what, now).await?;
+    }
+    let event = NewEvent::node(now, "muster", "node.wish_granted", node.id, format!("{}: {what}", node.name));
+    db::events::insert(conn, event.under(node.operation).with(json!({ "wish": node.wish }))).await?;
+    db::lifecycle::make_due(conn, node.id, now).await
 }
 
 /// Ends the operation of a wish that was not granted.
@@ -156,7 +196,8 @@ async fn refused(
 ) -> Result<(), Error> {
     let summary = format!("{} was not granted: {why}", wish.as_str());
     if let Some(operation) = node.operation {
-        db::lifecycle::end_operation(conn, operation, "failed", &summary, now).await?;
+        let state = if node.stop { "cancelled" } else { "failed" };
+        db::operations::end(conn, operation, state, &summary, now).await?;
     }
     let event = NewEvent::node(now, "muster", "node.wish_refused", node.id, format!("{}: {summary}", node.name));
     db::events::insert(conn, event.under(node.operation).with(json!({ "wish": wish }))).await
@@ -177,6 +218,9 @@ async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Time
     if step == Step::Admit {
         db::lifecycle::set_in_cluster(conn, node.id).await?;
     }
+    if step.destroys() {
+        db::lifecycle::set_unsanitised(conn, node.id).await?;
+    }
     let job = NewJob {
         id,
         node: node.id,
@@ -190,7 +234,7 @@ async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Time
     };
     db::jobs::insert(conn, &job, now).await?;
     mint(conn, node, step, id, operation, permit, now).await?;
-    db::lifecycle::run_operation(conn, operation, step.title(), now).await?;
+    db::operations::run(conn, operation, step.title(), now).await?;
     let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
     db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await?;
     wait_for_job(conn, node, step, now).await
@@ -234,11 +278,11 @@ async fn operation(
     now: Timestamp,
 ) -> Result<OperationId, Error> {
     if let Some(operation) = node.operation
-        && db::lifecycle::operation_open(conn, operation).await?
+        && db::operations::is_open(conn, operation).await?
     {
         return Ok(operation);
     }
-    db::lifecycle::open_operation(conn, node, step.as_str(), now).await
+    db::operations::open(conn, node, step.as_str(), now).await
 }
 
 fn permit_kind(step: Step) -> Option<PermitKind> {
@@ -253,7 +297,9 @@ fn permit_kind(step: Step) -> Option<PermitKind> {
         | Step::GatesAfterReboot
         | Step::Admit
         | Step::Drain
-        | Step::Remove => None,
+        | Step::Remove
+        | Step::Adopt
+        | Step::Drift => None,
     }
 }
 
@@ -276,7 +322,7 @@ async fn mint(
     from: Timestamp,
 ) -> Result<(), Error> {
     let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
-    let facts = db::facts::latest(conn, node.id).await?.map(|seen| seen.facts);
+    let facts = db::facts::latest_live(conn, node.id).await?;
     let disk_serials = match (kind, &node.profile, facts) {
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
@@ -321,6 +367,9 @@ async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Tim
     {
         db::lifecycle::end_claim(conn, claim, now).await?;
     }
+    if to.effects.contains(&Effect::Adopted) {
+        adopted(conn, node, now).await?;
+    }
     if to.effects.contains(&Effect::FreePower)
         && let Some(rack) = node.rack
     {
@@ -335,16 +384,29 @@ async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Tim
     end_operation(conn, node, to, now).await
 }
 
+/// The claim under which an adopted node serves begins with it.
+async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> Result<(), Error> {
+    let missing = || Error::internal(anyhow::anyhow!("{} is adopted, and nobody asked for it", node.name));
+    let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now).await?.ok_or_else(missing)?;
+    // It draws its power already, whether its rack was asked or not.
+    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+    db::lifecycle::reserve_power(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
+    let summary = format!("{} was adopted as it is and is held by {claim}", node.name);
+    let event = NewEvent::node(now, "muster", "claim.created", node.id, summary).under(node.operation);
+    db::events::insert(conn, event.with(json!({ "claim": claim }))).await
+}
+
 /// An operation is over when its node rests: well when it rests where the operation was going.
 async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
     let Some(operation) = node.operation.filter(|_| to.to.is_resting()) else { return Ok(()) };
     let wished = to.effects.contains(&Effect::WishTaken);
     let (state, message) = match to.to {
+        _ if to.effects.contains(&Effect::Stopped) => ("cancelled", to.reason.clone().unwrap_or_default()),
         State::Available | State::InService | State::Retired | State::Discovered => ("succeeded", to.to.to_string()),
         State::Quarantined | State::Maintenance if wished || node.state == State::Draining => {
             ("succeeded", to.to.to_string())
         }
         _ => ("failed", to.reason.clone().unwrap_or_else(|| to.to.to_string())),
     };
-    db::lifecycle::end_operation(conn, operation, state, &message, now).await
+    db::operations::end(conn, operation, state, &message, now).await
 }

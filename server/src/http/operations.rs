@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
 use muster_api::object::Page;
 use muster_api::operations::{
     Operation, OperationLog, OperationLogLine, OperationProgress, OperationState, Step, Target,
@@ -26,9 +27,10 @@ use super::idempotency::{Begun, IdempotencyKey};
 use super::paging::Position;
 use super::{waiting, wake};
 use crate::app::App;
-use crate::auth::{Operator, Viewer};
+use crate::auth::{Actor, Operator, Viewer};
 use crate::db;
 use crate::db::events::NewEvent;
+use crate::db::nodes::LockedNode;
 use crate::db::operations::{OperationFilter, OperationRow, StepRow};
 use crate::error::Error;
 
@@ -135,23 +137,45 @@ async fn cancel_operation(
         Begun::Replay(answer) => return Ok(*answer),
         Begun::First(once) => once,
     };
+    // The node first, as everybody locks: what was read before is read again under its lock.
+    let node = match find(&mut tx, id).await?.node {
+        Some(node) => db::nodes::find_for_update(&mut tx, &node.to_string()).await?,
+        None => None,
+    };
     let row = find(&mut tx, id).await?;
     if row.finished_at.is_some() {
         return Err(Error::conflict("done", format!("It {} already.", row.state)));
     }
     let now = app.clock.now();
-    let jobs = db::operations::cancel_jobs(&mut tx, id).await?;
-    if let Some(node) = row.node {
-        let summary = format!("{} was asked to stop ({jobs} running steps)", row.kind);
-        let event = NewEvent::node(now, actor.name.clone(), "operation.cancel_asked", node, summary).under(Some(id));
-        db::events::insert(&mut tx, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
-        db::lifecycle::make_due(&mut tx, node, now).await?;
-    }
+    stop(&mut tx, &actor, &row, node, now).await?;
     let answer = Answer::ok(&load(&mut tx, id).await?)?.status(StatusCode::ACCEPTED);
     once.store(&mut tx, &answer, now).await?;
     tx.commit().await?;
     wake(&app);
     Ok(answer)
+}
+
+/// Nothing more of it is begun, and what runs is told to stop. What was only asked for and not begun is taken back; a release is the
+/// claim's to remember.
+async fn stop(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    row: &OperationRow,
+    node: Option<LockedNode>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db::operations::ask_to_stop(conn, row.id, now).await?;
+    let jobs = db::operations::cancel_jobs(conn, row.id, now).await?;
+    let Some(node) = node else { return Ok(()) };
+    let summary = format!("{} was asked to stop ({jobs} open steps)", row.kind);
+    let event = NewEvent::node(now, actor.name.clone(), "operation.cancel_asked", node.id, summary).under(Some(row.id));
+    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+    let only_asked = node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| wish != "release");
+    if jobs == 0 && only_asked {
+        db::lifecycle::drop_wish(conn, node.id).await?;
+        db::operations::end(conn, row.id, "cancelled", "stopped before it began", now).await?;
+    }
+    db::lifecycle::make_due(conn, node.id, now).await
 }
 
 /// Where to read on.

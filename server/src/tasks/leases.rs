@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -33,13 +34,20 @@ pub async fn expire(app: &App) -> Result<(), Error> {
     let mut tx = app.pool.begin().await?;
     let expired = db::jobs::expire_leases(&mut tx, now).await?;
     let some = !expired.is_empty();
-    for (job, node) in expired {
-        let summary = "the agent was not heard of; its job is queued again".to_owned();
-        let event = NewEvent::node(now, "muster", "job.lease_expired", node, summary).with(json!({ "job": job }));
-        db::events::insert(&mut tx, event).await?;
+    for job in expired {
+        // Neither done nor failed: the next worker looks first, and until then it is said that nobody knows.
+        let told = job.step.parse::<Step>().map_or("another look", Step::observation);
+        let summary = format!("the agent was not heard of; how {} ended is unknown, {told} will tell", job.step);
+        if let Some(operation) = job.operation {
+            db::operations::set_unknown(&mut tx, operation, &summary).await?;
+        }
+        let event = NewEvent::node(now, "muster", "job.lease_expired", job.node, summary).under(job.operation);
+        db::events::insert(&mut tx, event.with(json!({ "job": job.id }))).await?;
+        db::lifecycle::make_due(&mut tx, job.node, now).await?;
     }
     tx.commit().await?;
     if some {
+        app.wake_engine.notify_one();
         app.wake_agents.notify_waiters();
     }
     Ok(())

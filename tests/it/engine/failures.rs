@@ -174,8 +174,10 @@ async fn a_scheduler_that_is_away_is_waited_for_wherever_the_node_is() {
     world.claim("n2").await.expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
+    world.fail("n1", "slurm_remove", false, 7);
     world.ask("n1", "quarantine").await.expect(202);
     world.settle().await;
+    assert_eq!(world.state("n1").await, "quarantined", "out of the scheduler first, however long that takes");
     world.fail("n1", "slurm_remove", false, 7);
     world.release("n1").await.expect(202);
     world.settle().await;

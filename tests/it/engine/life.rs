@@ -70,7 +70,7 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
             "claim.releasing".to_owned(),
             "draining: step.queued drain step.succeeded drain step.queued remove step.succeeded remove".to_owned(),
             "wiping: step.queued boot_live permit.redeemed act.started reset step.succeeded boot_live \
-         step.queued wipe permit.redeemed step.succeeded wipe"
+         step.queued inventory step.succeeded inventory step.queued wipe permit.redeemed step.succeeded wipe"
                 .to_owned(),
             format!("inspecting: {LOOK}"),
             "available:".to_owned(),
@@ -101,6 +101,8 @@ async fn what_a_node_waits_for_is_told_at_every_moment() {
         why(&world).await
     );
     let job = world.until_leased("n1", "boot_live").await;
+    let leased = "it waits for boot the live image (agent must act)";
+    assert!(why(&world).await.contains(leased), "at once, not with the next turn: {}", why(&world).await);
     world.agent.renew(&job).await.unwrap();
     assert!(why(&world).await.contains("the simulated boot_live"), "{}", why(&world).await);
     world.engine().await;

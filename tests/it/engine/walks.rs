@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use serde_json::json;
+
 use crate::simulated::World;
 use crate::simulated::agent::IMMORTAL;
 
@@ -41,6 +43,11 @@ enum Happens {
     Claim(u8),
     Release(u8),
     Asked(u8, &'static str),
+    /// Somebody stops what the node works on.
+    Stopped(u8),
+    Protected(u8, bool),
+    /// A maintenance that ends after so many seconds.
+    Maintained(u8, i64),
     Fails(u8, &'static str, bool, usize),
     /// The engine and the agent work, so many passes.
     Work(u8),
@@ -55,6 +62,9 @@ fn happens() -> impl Strategy<Value = Happens> {
         3 => node.clone().prop_map(Happens::Claim),
         2 => node.clone().prop_map(Happens::Release),
         2 => (node.clone(), proptest::sample::select(&ACTIONS[..])).prop_map(|(node, action)| Happens::Asked(node, action)),
+        1 => node.clone().prop_map(Happens::Stopped),
+        1 => (node.clone(), any::<bool>()).prop_map(|(node, protected)| Happens::Protected(node, protected)),
+        1 => (node.clone(), 1..2000_i64).prop_map(|(node, seconds)| Happens::Maintained(node, seconds)),
         2 => (node, proptest::sample::select(&KINDS[..]), any::<bool>(), 1..4_usize)
             .prop_map(|(node, kind, retryable, times)| Happens::Fails(node, kind, retryable, times)),
         6 => (1..12_u8).prop_map(Happens::Work),
@@ -69,6 +79,17 @@ async fn happen(world: &mut World, what: Happens) {
         Happens::Claim(node) => drop(world.claim(&name(node)).await),
         Happens::Release(node) => drop(world.release(&name(node)).await),
         Happens::Asked(node, action) => drop(world.ask(&name(node), action).await),
+        Happens::Stopped(node) => {
+            if let Some(operation) = world.value(&name(node), "operation_id").await {
+                world.admin.post(&format!("/v1/operations/{operation}/cancel"), &json!({})).await;
+            }
+        }
+        Happens::Protected(node, protected) => world.protect(&name(node), protected).await,
+        Happens::Maintained(node, seconds) => {
+            let until = world.server.app.clock.now() + jiff::SignedDuration::from_secs(seconds);
+            let body = json!({ "reason": "a test", "until": until });
+            drop(world.admin.post(&format!("/v1/nodes/{}/actions/maintain", name(node)), &body).await);
+        }
         Happens::Fails(node, kind, retryable, times) => world.fail(&name(node), kind, retryable, times),
         Happens::Work(passes) => {
             for _ in 0..passes {
@@ -88,6 +109,7 @@ async fn bring_back(world: &mut World) {
     world.agent.refuel(IMMORTAL);
     for number in 1..=NODES {
         world.machine(&format!("n{number}"), |machine| machine.turns.clear());
+        world.protect(&format!("n{number}"), false).await;
     }
     for _ in 0..8 {
         world.settle().await;
@@ -97,7 +119,7 @@ async fn bring_back(world: &mut World) {
             let action = match world.state(&name).await.as_str() {
                 "discovered" => "accept",
                 "failed" => "retry",
-                "quarantined" if world.value(&name, "reason").await.unwrap().starts_with("unsanitised") => "wipe",
+                "quarantined" if world.value(&name, "unsanitised").await.unwrap() == "true" => "wipe",
                 "quarantined" => "recover",
                 "maintenance" => "resume",
                 "retired" => "reinstate",

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
+use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
     ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
     RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
@@ -233,10 +234,13 @@ impl Agent {
                     false => Err(failed("not_listed")),
                 }
             }
+            JobSpec::Adopt(adopt) => self.adopt(job, adopt),
             JobSpec::SlurmDrain { .. } => Ok(JobResult::Drained),
             JobSpec::SlurmRemove { nodes, revision, name, .. } => {
                 self.step()?;
-                match self.rack().configure(*revision, nodes).contains(name) {
+                let mut rack = self.rack();
+                let listed = rack.configure(*revision, nodes).contains(name) || rack.others.contains(name);
+                match listed {
                     true => Err(failed("still_listed")),
                     false => Ok(JobResult::Removed),
                 }
@@ -275,6 +279,20 @@ impl Agent {
         self.with(job, |machine| match machine.running {
             Running::Installed => Ok(JobResult::Booted { boot_id: machine.boot_id() }),
             _ => Err(failed("not_booted")),
+        })
+    }
+
+    /// The host key that a person confirmed is the machine's, or nothing is done.
+    fn adopt(&self, job: &Job, adopt: &Adopt) -> Result<JobResult, Bad> {
+        assert_eq!(adopt.secret.reveal(), "one-time");
+        self.with(job, |machine| match adopt.host_key.as_deref() {
+            None => Err(fatal("host_key_unconfirmed", format!("it shows {}", machine.fingerprint()))),
+            Some(confirmed) if confirmed != machine.fingerprint() => Err(fatal("mismatch", "another key".into())),
+            Some(_) => {
+                let root = machine.root();
+                machine.disks.get_mut(&root).expect("every machine has one").marker = Some(adopt.marker.clone());
+                Ok(JobResult::Adopted { host_key: machine.host_key(), boot_id: machine.boot_id() })
+            }
         })
     }
 

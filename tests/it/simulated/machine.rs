@@ -76,6 +76,10 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) mac: Mac,
     pub(crate) memory_mib: u64,
+    /// Somebody else installed it, and it runs.
+    pub(crate) foreign: bool,
+    /// Whether it has a disk without a serial.
+    pub(crate) nameless_disk: bool,
     pub(crate) running: Running,
     pub(crate) disks: BTreeMap<String, Disk>,
     pub(crate) log: Vec<Done>,
@@ -97,6 +101,8 @@ impl Machine {
             name,
             mac: Mac([0x52, 0x54, 0, 0, 0, number]),
             memory_mib: 2048,
+            foreign: false,
+            nameless_disk: false,
             running: Running::Off,
             disks: disks.into(),
             log: Vec::new(),
@@ -121,6 +127,19 @@ impl Machine {
         format!("ssh-ed25519 AAAA{}", self.boots)
     }
 
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("SHA256:{}", "k".repeat(43))
+    }
+
+    /// As somebody else left it: an OS on its disk that runs and knows nothing of Muster.
+    pub(crate) fn install_by_somebody_else(&mut self) {
+        self.foreign = true;
+        self.boots += 1;
+        self.running = Running::Installed;
+        let root = self.root();
+        self.disks.insert(root, Disk { image: true, marker: None });
+    }
+
     pub(crate) fn empty(&self) -> bool {
         self.disks.values().all(|disk| !disk.image && disk.marker.is_none())
     }
@@ -137,6 +156,7 @@ impl Machine {
             size_bytes: 8 << 30,
             ..DiskFacts::default()
         };
+        let nameless = self.nameless_disk.then(|| DiskFacts { name: "sdz".into(), ..DiskFacts::default() });
         let nic = Nic {
             name: "eth0".into(),
             mac: self.mac,
@@ -149,7 +169,7 @@ impl Machine {
             boot_id: self.boot_id(),
             cpus: vec![Cpu { socket: 0, model: "simulated".into(), cores: 2, threads: 2 }],
             memory: Memory { total_bytes: self.memory_mib << 20, ..Memory::default() },
-            disks: self.disks.keys().enumerate().map(disk).collect(),
+            disks: self.disks.keys().enumerate().map(disk).chain(nameless).collect(),
             nics: vec![nic],
             ..Facts::default()
         }
@@ -291,6 +311,11 @@ impl Machine {
     }
 
     fn converge(&mut self, plan: &ConvergePlan) -> ConvergeReport {
+        if plan.dry_run {
+            let item = "package chrony".to_owned();
+            let items = vec![ItemReport { item, outcome: ItemOutcome::Differs, before: None, after: None }];
+            return ConvergeReport { lock: plan.lock, items, reboot_for: Vec::new() };
+        }
         let outcome = if self.converged { ItemOutcome::Unchanged } else { ItemOutcome::Changed };
         self.converged = true;
         let root = self.root();

@@ -256,6 +256,18 @@ impl World {
         self.admin.post(&format!("/v1/nodes/{name}/actions/{action}"), &json!({ "reason": "a test" })).await
     }
 
+    /// Sets or clears a node's protection.
+    pub(crate) async fn protect(&self, name: &str, protected: bool) {
+        let patch = json!({ "spec": { "protected": protected } });
+        self.admin.patch(&format!("/v1/nodes/{name}"), &patch).await.expect(200);
+    }
+
+    /// Stops what an operation is about.
+    pub(crate) async fn cancel(&self, reply: &Reply) -> Reply {
+        let id = reply.body["status"]["operation"].as_str().or(reply.body["id"].as_str()).unwrap();
+        self.admin.post(&format!("/v1/operations/{id}/cancel"), &json!({})).await
+    }
+
     /// The state of an operation that a reply leads to.
     pub(crate) async fn operation(&self, reply: &Reply) -> String {
         let id = reply.body["status"]["operation"].as_str().or(reply.body["id"].as_str()).unwrap().to_owned();

@@ -14,6 +14,7 @@ impl World {
     pub(crate) async fn check(&self) {
         self.check_states().await;
         self.check_claims().await;
+        self.check_data().await;
         self.check_power().await;
         self.check_acts().await;
         self.check_members().await;
@@ -50,6 +51,23 @@ impl World {
         }
     }
 
+    /// Data is known to be where it is, and who works works on one thing.
+    async fn check_data(&self) {
+        let nodes: Vec<(String, bool, i64)> = sqlx::query_as(
+            "SELECT n.name, n.unsanitised, (SELECT count(*) FROM operations o WHERE o.node_id = n.id AND o.finished_at IS NULL)
+             FROM nodes n",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        let rack = self.rack();
+        for (name, unsanitised, open) in nodes {
+            let machine = &rack.machines[&name];
+            assert!(unsanitised || machine.empty() || machine.foreign, "{name} holds data, and Muster thinks it clean");
+            assert!(open <= 1, "{name} works on {open} operations");
+        }
+    }
+
     async fn check_claims(&self) {
         let shared: Vec<String> = sqlx::query_scalar(
             "SELECT n.name FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released' GROUP BY n.name HAVING count(*) > 1",
@@ -69,7 +87,9 @@ impl World {
                 .unwrap()
                 .into_iter()
                 .collect();
-        for machine in self.rack().machines.values().filter(|machine| machine.running != Running::Off) {
+        for machine in
+            self.rack().machines.values().filter(|machine| machine.running != Running::Off && !machine.foreign)
+        {
             assert!(reserved[&machine.name] > 0, "{} is on without its share of the rack's power", machine.name);
         }
         let over: Vec<String> = sqlx::query_scalar(
@@ -133,7 +153,7 @@ impl World {
             let listed = rack.members.contains(&name);
             let machine = &rack.machines[&name];
             match state.as_str() {
-                "in_service" => assert!(listed, "{name} serves and is not listed"),
+                "in_service" => assert!(listed || machine.foreign, "{name} serves and is not listed"),
                 "available" if claim.is_none() => {
                     assert!(!listed, "{name} can be claimed and is listed");
                     assert!(machine.empty(), "{name} can be claimed and holds data");

@@ -11,6 +11,8 @@ pub(crate) struct Rack {
     pub(crate) machines: BTreeMap<String, Machine>,
     /// Nodes the scheduler's configuration lists, and the revision of the list.
     pub(crate) members: BTreeSet<String>,
+    /// Nodes that somebody else's configuration lists.
+    pub(crate) others: BTreeSet<String>,
     revision: i64,
     /// What must never be, in words; empty in every test.
     pub(crate) violations: Vec<String>,
@@ -19,7 +21,7 @@ pub(crate) struct Rack {
 impl Rack {
     pub(crate) fn new(count: u8) -> Self {
         let machines = (1..=count).map(|number| (format!("n{number}"), Machine::new(number))).collect();
-        Self { machines, members: BTreeSet::new(), revision: 0, violations: Vec::new() }
+        Self { machines, members: BTreeSet::new(), others: BTreeSet::new(), revision: 0, violations: Vec::new() }
     }
 
     /// Writes the list of members, unless a newer one is there.

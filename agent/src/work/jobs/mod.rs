@@ -3,6 +3,7 @@
 //!
 //! Dropping an executor at any point is safe: that is what a killed agent does. Every wait says what it waits for and ends with the job.
 
+mod adopt; // A machine that somebody else installed
 mod boot_disk; // Into the installed OS
 mod boot_live; // Into the live image
 mod gates; // The suite, with a peer for its network gate
@@ -35,7 +36,10 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             boot_disk::run(context, power, login, live.as_ref(), *permit).await
         }
         JobSpec::Converge { login, plan } => {
-            supply::hold_bundle(context, plan).await?;
+            // A look at the drift installs nothing and needs nothing.
+            if !plan.dry_run {
+                supply::hold_bundle(context, plan).await?;
+            }
             follow(context, login, Work::Converge(plan.clone())).await
         }
         JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
@@ -49,6 +53,7 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
             slurm::remove(context, cluster, (*revision, nodes), name).await
         }
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
+        JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
     }
 }
 
@@ -67,6 +72,7 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
         | JobSpec::BootDisk { .. }
         | JobSpec::Converge { .. }
         | JobSpec::Gates { .. }
+        | JobSpec::Adopt(_)
         | JobSpec::Wipe { .. } => false,
     }
 }
@@ -85,6 +91,7 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
         | JobSpec::Gates { login, .. }
         | JobSpec::Wipe { login, .. } => Some(login),
         JobSpec::BootLive(_)
+        | JobSpec::Adopt(_)
         | JobSpec::Inventory { .. }
         | JobSpec::PowerOff { .. }
         | JobSpec::BootDisk { .. }

@@ -1,5 +1,6 @@
 //! The agent's work against a server that keeps state, and nodes behind a real sshd.
 
+mod adopt; // A machine that somebody else installed
 mod agents; // A whole agent process
 mod client; // The server's answers, told apart
 mod consoles; // Consoles that break

@@ -66,7 +66,7 @@ pub async fn find_converge(conn: &mut PgConnection, node: NodeId) -> Result<Opti
     let row = sqlx::query_scalar!(
         r#"SELECT result AS "result!: Json<JobResult>" FROM
              (SELECT id, step, state, result FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 200) newest
-           WHERE step IN ('converge', 'recheck') AND state = 'succeeded' ORDER BY id DESC LIMIT 1"#,
+           WHERE step IN ('converge', 'recheck', 'drift') AND state = 'succeeded' ORDER BY id DESC LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)

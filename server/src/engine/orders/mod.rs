@@ -1,5 +1,6 @@
 //! Builds what an agent is told when it leases a job. Secrets are opened here, go to the agent, and are stored nowhere else.
 
+mod adopt; // The first login to a machine that runs already
 mod cluster; // Members as the scheduler must know them
 mod stack; // The stack, resolved for one node
 
@@ -9,6 +10,7 @@ use muster_core::clusters::{ClusterSpec, SlurmCluster};
 use muster_core::facts::Facts;
 use muster_core::ids::PermitId;
 use muster_core::lifecycle::steps::Step;
+use muster_core::stacks::ConvergePlan;
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::agent::{BmcTarget, BootLive, Job, JobSpec, Login, Power};
 use muster_core::wire::node::{GatePlan, StaticNetwork, WipePlan, WriteImage};
@@ -68,7 +70,8 @@ async fn spec(
 ) -> anyhow::Result<JobSpec> {
     Ok(match step {
         Step::BootLive => JobSpec::BootLive(boot_live(conn, s).await?),
-        Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.context("no live image is pinned")? },
+        // Where no live image runs, it is the installed system that is looked at: a node in service is not rebooted for a look.
+        Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.map_or_else(|| installed(s), Ok)? },
         Step::PowerOff => {
             JobSpec::PowerOff { power: power(conn, s).await?, login: live(conn, s).await?, permit: permit(s)? }
         }
@@ -83,6 +86,11 @@ async fn spec(
             permit: permit(s)?,
         },
         Step::Converge | Step::Recheck => JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? },
+        Step::Drift => {
+            let plan = ConvergePlan { dry_run: true, ..stack::plan(conn, s).await? };
+            JobSpec::Converge { login: installed(s)?, plan }
+        }
+        Step::Adopt => JobSpec::Adopt(adopt::order(conn, s).await?),
         Step::Reboot | Step::RebootTest => {
             JobSpec::Reboot { power: power(conn, s).await?, login: installed(s)?, permit: permit(s)? }
         }
@@ -206,7 +214,7 @@ fn boot_url(s: &Sources<'_>, path: &str) -> String {
 }
 
 async fn facts(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Facts> {
-    Ok(db::facts::latest(conn, s.row.node).await?.context("the node was never inspected")?.facts)
+    db::facts::latest_live(conn, s.row.node).await?.context("the node was never inspected")
 }
 
 fn disks(facts: Facts) -> Vec<String> {

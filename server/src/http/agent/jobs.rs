@@ -64,6 +64,7 @@ async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<
     agent.fence(&mut tx, request.epoch, app).await?;
     let capacity = i64::from(request.capacity.min(100));
     let rows = db::jobs::lease(&mut tx, agent.site, agent.id, capacity, now, lease_end(now)).await?;
+    db::jobs::show_leased(&mut tx, &rows, now).await?;
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
         // A savepoint: an order that cannot be built must not undo the leases of the others.

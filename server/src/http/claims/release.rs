@@ -88,7 +88,7 @@ async fn release(
     let operation = OperationId::new();
     if let Some(former) = former {
         let message = format!("overtaken by release (operation {operation})");
-        db::lifecycle::end_operation(conn, former, "cancelled", &message, now).await?;
+        db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
     if !db::claims::set_releasing(conn, claim.id, epoch, now).await? {
         return Err(Error::conflict("released", format!("The claim {} is over.", claim.name)));

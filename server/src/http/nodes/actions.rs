@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
 use muster_api::nodes::NodeAction;
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
@@ -26,6 +27,15 @@ use crate::http::{operations, wake};
 /// The longest reason, in bytes.
 const REASON: usize = 1000;
 
+/// What is asked of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'text> {
+    pub wish: Wish,
+    pub reason: Option<&'text str>,
+    /// Of a maintenance: when it ends by itself.
+    pub until: Option<Timestamp>,
+}
+
 /// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("Idempotency-Key" = Option<String>, Header)),
@@ -40,9 +50,10 @@ pub(super) async fn act_on_node(
     idempotency: IdempotencyKey,
     OptionalJson(body): OptionalJson<NodeAction>,
 ) -> Result<Answer, Error> {
-    let asked = action.parse().ok().filter(|wish| *wish != Wish::Release);
-    let asked: Wish = asked.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
-    check_reason(asked, body.reason.as_deref())?;
+    let wish = action.parse().ok().filter(|wish| !matches!(wish, Wish::Release | Wish::ReplaceParts | Wish::Adopt));
+    let wish: Wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
+    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until };
+    check(asked, app.clock.now())?;
     let mut tx = app.pool.begin().await?;
     let once = match idempotency.begin(&mut tx, &actor, &body).await? {
         Begun::Replay(answer) => return Ok(*answer),
@@ -50,7 +61,7 @@ pub(super) async fn act_on_node(
     };
     let missing = || Error::NotFound(format!("node {key:?}"));
     let node = db::nodes::find_for_update(&mut tx, &key).await?.ok_or_else(missing)?;
-    let operation = wish(&mut tx, &app, &actor, &node, asked, body.reason.as_deref()).await?;
+    let operation = write_wish(&mut tx, &app, &actor, &node, asked).await?;
     let operation = operations::load(&mut tx, operation).await?;
     let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
     once.store(&mut tx, &answer, app.clock.now()).await?;
@@ -63,19 +74,23 @@ pub(super) async fn act_on_node(
 ///
 /// # Errors
 /// As [`act_on_node`] answers.
-pub async fn ask(app: &App, actor: &Actor, key: &str, asked: Wish, reason: Option<&str>) -> Result<OperationId, Error> {
-    check_reason(asked, reason)?;
+pub async fn ask(app: &App, actor: &Actor, key: &str, asked: Asked<'_>) -> Result<OperationId, Error> {
+    check(asked, app.clock.now())?;
     let mut tx = app.pool.begin().await?;
     let missing = || Error::NotFound(format!("node {key:?}"));
     let node = db::nodes::find_for_update(&mut tx, key).await?.ok_or_else(missing)?;
-    let operation = wish(&mut tx, app, actor, &node, asked, reason).await?;
+    let operation = write_wish(&mut tx, app, actor, &node, asked).await?;
     tx.commit().await?;
     wake(app);
     Ok(operation)
 }
 
-fn check_reason(wish: Wish, reason: Option<&str>) -> Result<(), Error> {
-    let needed = matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire);
+pub(super) fn check(asked: Asked<'_>, now: Timestamp) -> Result<(), Error> {
+    let Asked { wish, reason, until } = asked;
+    if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
+        return Err(Error::unprocessable("/until", "out_of_range", "A time to come, and of a maintenance only."));
+    }
+    let needed = matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire | Wish::ReplaceParts);
     match reason.map(str::trim) {
         None | Some("") if needed => {
             Err(Error::unprocessable("/reason", "required", format!("To {wish}, say why: the next person will ask.")))
@@ -91,13 +106,12 @@ fn check_reason(wish: Wish, reason: Option<&str>) -> Result<(), Error> {
 ///
 /// # Errors
 /// 409 when the node's state does not allow it, it is protected, or another wish waits.
-pub(in crate::http) async fn wish(
+pub(in crate::http) async fn write_wish(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    wish: Wish,
-    reason: Option<&str>,
+    Asked { wish, reason, until }: Asked<'_>,
 ) -> Result<OperationId, Error> {
     allow(node, wish)?;
     let now = app.clock.now();
@@ -105,7 +119,7 @@ pub(in crate::http) async fn wish(
     if let Some(former) = node.operation_id {
         // A wish turns the node round: what it was busy with is over, and says so.
         let message = format!("overtaken by {wish} (operation {operation})");
-        db::lifecycle::end_operation(conn, former, "cancelled", &message, now).await?;
+        db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
     let new = NewOperation {
         id: operation,
@@ -119,6 +133,9 @@ pub(in crate::http) async fn wish(
     };
     db::operations::insert(conn, &new).await?;
     db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
+    if wish == Wish::Maintain {
+        db::nodes::set_maintenance_end(conn, node.id, until).await?;
+    }
     let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let summary = format!("{} was asked to {wish}{because}", node.name);
     let event = NewEvent::node(now, actor.name.clone(), "node.asked", node.id, summary);
@@ -128,20 +145,33 @@ pub(in crate::http) async fn wish(
 }
 
 fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
-    if let (Some(pending), Some(operation)) = (&node.wish, node.operation_id) {
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    // A look at a node in service keeps nobody from taking it out.
+    let looked_at = state == NodeState::InService && node.wish.as_deref() == Some(Wish::Inspect.as_str());
+    if let (Some(pending), Some(operation), false) = (&node.wish, node.operation_id, looked_at) {
         let detail = format!("{} was asked to {pending} and has not begun; try again shortly.", node.name);
         return Err(Error::Busy { detail, operation });
     }
-    let state: NodeState = node.state.parse().map_err(Error::internal)?;
     if !wish_allowed(state, wish) {
         let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
         let detail = format!("{} is {state}; {wish} is possible in: {}.", node.name, states.join(", "));
         return Err(Error::conflict("state", detail));
     }
+    if node.releasing && wish != Wish::Retry {
+        let detail = format!("{} is being released, and only that goes on.", node.name);
+        return Err(Error::conflict("releasing", detail));
+    }
     // Whatever powers, drains or erases is refused; what lets a node go on is not.
     let harmless = matches!(
         wish,
-        Wish::Accept | Wish::Reject | Wish::Undrain | Wish::Resume | Wish::Retry | Wish::Recover | Wish::Reinstate
+        Wish::Accept
+            | Wish::Adopt
+            | Wish::Reject
+            | Wish::Undrain
+            | Wish::Resume
+            | Wish::Retry
+            | Wish::Recover
+            | Wish::Reinstate
     );
     match node.protected && !harmless {
         true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),

@@ -67,6 +67,7 @@ pub(super) async fn list_node_gate_runs(
             verdict: run.verdict,
             fingerprint: run.fingerprint,
             finished_at: run.finished_at,
+            voided_at: run.voided_at.map(|at| at.to_jiff()),
             results: db::gates::results(&mut conn, run.id).await?,
         });
     }

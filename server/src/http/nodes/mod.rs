@@ -2,8 +2,11 @@
 
 pub mod actions;
 mod addresses;
+mod adopt; // A machine that runs already
 mod console;
 mod history;
+pub mod parts; // Components, and what replaced them
+mod place; // Another name, another rack
 mod read;
 pub mod view;
 mod write;
@@ -19,6 +22,12 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(read::list_nodes))
         .routes(routes!(read::get_node, write::put_node, write::patch_node, write::delete_node))
         .routes(routes!(actions::act_on_node))
+        .routes(routes!(adopt::adopt_node))
+        .routes(routes!(parts::replace_parts))
+        .routes(routes!(parts::list_node_components))
+        .routes(routes!(parts::list_components))
+        .routes(routes!(place::rename_node))
+        .routes(routes!(place::move_node))
         .routes(routes!(read::get_node_why))
         .routes(routes!(history::get_node_facts))
         .routes(routes!(history::list_node_gate_runs))

@@ -111,6 +111,7 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
         condition("overdue", overdue.is_some(), overdue),
         condition("agent_connected", agent, heard),
         condition("protected", row.protected, None),
+        condition("unsanitised", row.unsanitised, None),
     ]
 }
 

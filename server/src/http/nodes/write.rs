@@ -12,7 +12,8 @@ use muster_core::values::{InvalidValue, Name};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::{actions, addresses, view};
+use super::actions::{self, Asked};
+use super::{addresses, view};
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db;
@@ -99,7 +100,7 @@ pub(super) async fn delete_node(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
+pub(super) async fn find(conn: &mut PgConnection, key: &str) -> Result<LockedNode, Error> {
     db::nodes::find_for_update(conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))
 }
 
@@ -121,7 +122,7 @@ fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
 }
 
 /// Creates or replaces inside the caller's transaction.
-async fn write(
+pub(super) async fn write(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,
@@ -162,7 +163,8 @@ async fn write(
     record(conn, app, actor, kind, (id, &name), verb).await?;
     if current.is_none() && content.spec.get("accept").is_none_or(|accept| accept == true) {
         let node = db::nodes::find_for_update(conn, &name).await?.ok_or_else(|| Error::NotFound(name.clone()))?;
-        actions::wish(conn, app, actor, &node, Wish::Accept, None).await?;
+        let asked = Asked { wish: Wish::Accept, reason: None, until: None };
+        actions::write_wish(conn, app, actor, &node, asked).await?;
     }
     let object = view::load_one(conn, &name, now).await?;
     Ok(Answer::ok(&object)?.etag(object.generation).status(status).location(object.link.clone()))

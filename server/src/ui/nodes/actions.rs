@@ -4,6 +4,7 @@
 use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
+use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
@@ -15,8 +16,11 @@ use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::claims::release::release_claim;
 use crate::http::extract::Path;
-use crate::http::nodes::actions::ask;
+use crate::http::nodes::actions::{Asked, ask};
 use crate::http::nodes::view::NodeObject;
+
+/// A year: a maintenance that lasts longer is a retirement.
+const MOST_HOURS: i64 = 366 * 24;
 
 /// A button, or why there is none.
 pub(in crate::ui) struct Action {
@@ -26,6 +30,8 @@ pub(in crate::ui) struct Action {
     /// Why it cannot be asked now; empty when it can.
     pub refused: String,
     pub reason_needed: bool,
+    /// Whether it may be given an end.
+    pub timed: bool,
     /// What must be typed to mean it; empty where a button is enough.
     pub typed: String,
     pub danger: bool,
@@ -36,9 +42,17 @@ pub(in crate::ui) struct Action {
 /// Every action, those that apply first.
 pub(super) fn offered(node: &NodeObject, machine: &MachineRow, actor: &Actor) -> Result<Vec<Action>, Error> {
     let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
-    let mut actions: Vec<Action> = Wish::ALL.iter().map(|&wish| action(node, machine, actor, state, wish)).collect();
+    // The form for replaced parts stands beside the parts.
+    let wishes = Wish::ALL.iter().filter(|wish| **wish != Wish::ReplaceParts);
+    let mut actions: Vec<Action> = wishes.map(|&wish| action(node, machine, actor, state, wish)).collect();
     actions.sort_by_key(|action| !action.refused.is_empty());
     Ok(actions)
+}
+
+/// Why a wish cannot be asked now; empty when it can.
+pub(super) fn refused(node: &NodeObject, machine: &MachineRow, actor: &Actor, wish: Wish) -> Result<String, Error> {
+    let state: NodeState = node.status.state.parse().map_err(Error::internal)?;
+    Ok(refusal(node, machine, actor, state, wish).unwrap_or_default())
 }
 
 fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Action {
@@ -49,6 +63,7 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
         tells,
         refused: refusal(node, machine, actor, state, wish).unwrap_or_default(),
         reason_needed: matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire),
+        timed: wish == Wish::Maintain,
         typed: if matches!(wish, Wish::Release | Wish::Wipe) { node.name.to_string() } else { String::new() },
         danger: matches!(wish, Wish::Release | Wish::Wipe | Wish::Quarantine | Wish::Retire | Wish::Reject),
         claim: machine
@@ -67,6 +82,9 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
         let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
         return Some(format!("possible when {}", words.join(", ")));
     }
+    if wish == Wish::Adopt {
+        return Some(format!("by `muster node adopt {}`: it takes a credential and the machine's host key", node.name));
+    }
     if let Some(pending) = &machine.wish {
         return Some(format!("it was asked to {pending} and has not begun"));
     }
@@ -76,7 +94,14 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
     let protected = node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let harmless = matches!(
         wish,
-        Wish::Accept | Wish::Reject | Wish::Undrain | Wish::Resume | Wish::Retry | Wish::Recover | Wish::Reinstate
+        Wish::Accept
+            | Wish::Adopt
+            | Wish::Reject
+            | Wish::Undrain
+            | Wish::Resume
+            | Wish::Retry
+            | Wish::Recover
+            | Wish::Reinstate
     );
     (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
 }
@@ -84,8 +109,11 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
 fn words(wish: Wish) -> (&'static str, &'static str) {
     match wish {
         Wish::Accept => ("Accept", "Inspect this machine and make it available."),
+        Wish::Adopt => ("Adopt", "It runs already: take it into service as it is, without a reboot."),
         Wish::Reject => ("Reject", "Do not take this machine; it is remembered."),
-        Wish::Inspect => ("Inspect", "Boot the live image and take the inventory again."),
+        Wish::Inspect => {
+            ("Inspect", "Take the inventory again: in the live image, or beside its jobs where it is in service.")
+        }
         Wish::Release => {
             ("Release", "Drain it, take it out of the scheduler, wipe its disks, inspect it. The claim ends.")
         }
@@ -99,16 +127,20 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Resume => ("Resume", "Take it back from maintenance and inspect it."),
         Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
         Wish::Reinstate => ("Reinstate", "Back into the fleet, beginning with an inspection."),
+        Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
 }
 
 /// A button's form.
 #[derive(Debug, Deserialize)]
-pub(in crate::ui) struct Asked {
+pub(in crate::ui) struct Fields {
     #[serde(default)]
     reason: String,
     #[serde(default)]
     typed: String,
+    /// Of a maintenance: hours until it ends by itself.
+    #[serde(default)]
+    hours: String,
     claim: Option<String>,
     generation: Option<i64>,
 }
@@ -118,7 +150,7 @@ pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path((node, wish)): Path<(String, String)>,
-    Form(asked): Form<Asked>,
+    Form(asked): Form<Fields>,
 ) -> Result<Redirect, Error> {
     let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
     if matches!(wish, Wish::Release | Wish::Wipe) && asked.typed.trim() != node {
@@ -132,9 +164,21 @@ pub(in crate::ui) async fn act_on_node(
     match (wish, asked.claim.zip(asked.generation)) {
         (Wish::Release, Some((claim, generation))) => release_claim(&app, &actor, &claim, generation).await?,
         (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
-        _ => ask(&app, &actor, &node, wish, reason).await?,
+        _ => ask(&app, &actor, &node, Asked { wish, reason, until: end(asked.hours.trim(), app.clock.now())? }).await?,
     };
     Ok(Redirect::to(&format!("/nodes/{node}")))
+}
+
+/// So many hours from now; nothing typed is no end.
+fn end(hours: &str, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+    let wrong = || Error::unprocessable("hours", "out_of_range", format!("1 to {MOST_HOURS} hours, or none."));
+    match hours {
+        "" => Ok(None),
+        hours => match hours.parse() {
+            Ok(hours @ 1..=MOST_HOURS) => Ok(Some(now + SignedDuration::from_hours(hours))),
+            _ => Err(wrong()),
+        },
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub(super) mod console; // What it wrote on its serial line
 mod facts; // What inspection saw
 mod gates; // What was measured
 pub(super) mod list; // The list
+pub(super) mod parts; // Components by serial, and their replacement
 mod stack; // Claim, pool, and what was installed
 mod timeline; // Events and steps, one line of time
 
@@ -14,6 +15,7 @@ use axum::extract::State;
 use jiff::Timestamp;
 use muster_api::nodes::NodeStatus;
 use muster_core::ids::NodeId;
+use muster_core::lifecycle::state::Wish;
 use serde::Deserialize;
 
 use super::chips::{self, Chip};
@@ -39,6 +41,10 @@ pub(super) struct Page {
     timeline: timeline::Timeline,
     gates: gates::Gates,
     facts: Option<facts::Facts>,
+    components: facts::Table,
+    /// Those that are in it now.
+    parts_in: Vec<parts::PartIn>,
+    parts_refused: String,
     machine: Vec<Pair>,
     network: Vec<Address>,
     stack: stack::Stack,
@@ -111,6 +117,7 @@ pub(super) async fn show_node(
     let events = db::pages::work::list_events_before(&mut conn, Some(id), i64::MAX, timeline::EVENTS).await?;
     let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
+    let components = db::components::list(&mut conn, id).await?;
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
     let gates = gates::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
@@ -125,6 +132,9 @@ pub(super) async fn show_node(
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
         facts: facts.map(|seen| facts::table(seen, now)),
+        parts_in: parts::parts_in(&components),
+        components: parts::table(&components),
+        parts_refused: actions::refused(&node, &machine, &actor, Wish::ReplaceParts)?,
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
         stack: stack::of(&node, &machine, converged),

@@ -113,7 +113,7 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
 
 /// What an operation says of itself: what it waits for while it runs, its error when it failed.
 fn told(row: &OperationRow) -> String {
-    let running = matches!(row.state.as_str(), "queued" | "running");
+    let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row.error.as_ref().map(|error| member(error, "message").to_owned()).filter(|text| !text.is_empty());
     let waiting = row.waiting_for.as_ref().filter(|_| running).map(|condition| format!("waits for {condition}"));
     error.or(waiting).unwrap_or_else(|| row.message.clone())
@@ -153,7 +153,7 @@ pub(super) async fn show_operation(
     let row = db::operations::find(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
     let steps = db::operations::list_steps(&mut conn, &[id]).await?;
     let now = visit.now;
-    let running = matches!(row.state.as_str(), "queued" | "running");
+    let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let deadline = row.deadline_at.filter(|_| running).map(|at| at.to_jiff().duration_since(now));
     let live = if running { Live::Any } else { Live::Never };
     let kind = format::cut(&row.kind.replace('_', " "), 40);

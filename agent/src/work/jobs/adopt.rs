@@ -1,0 +1,63 @@
+//! Taking over a machine that somebody else installed, without disturbing it. Idempotent: what it writes is the line that trusts our CA and the
+//! marker, and both are the same again.
+
+use bytes::Bytes;
+use muster_core::wire::adopt::Adopt;
+use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::node::Failure;
+
+use super::reach::{TRY, boot_id};
+use crate::ssh::command::Command;
+use crate::ssh::first_contact::{FirstContact, Met, meet};
+use crate::ssh::{Session, SshError};
+use crate::work::context::{JobContext, fatal};
+
+pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult, Failure> {
+    let contact = FirstContact {
+        address: adopt.address,
+        port: adopt.port,
+        fingerprint: adopt.host_key.as_deref(),
+        user: &adopt.user,
+        secret: &adopt.secret,
+    };
+    let name = &context.job.node_name;
+    context.voice.waiting_for(format!("waiting for SSH on {name}"));
+    let (session, host_key) = match meet(contact, TRY).await? {
+        Met::Session { session, host_key } => (session, host_key),
+        Met::Unconfirmed { shown } => {
+            return Err(fatal(
+                "host_key_unconfirmed",
+                format!(
+                    "{name} shows the host key {shown}; compare it on the machine itself (ssh-keygen -lf \
+                     /etc/ssh/ssh_host_ed25519_key.pub) and adopt it with that"
+                ),
+            ));
+        }
+    };
+    context.voice.moving();
+    session.exec(Command::TrustCa, Bytes::from(adopt.trust.clone() + "\n")).await?;
+    let marker = serde_json::to_string(&adopt.marker).expect("a marker is plain data") + "\n";
+    session.exec(Command::WriteMarker, marker.into()).await?;
+    // From now on by certificate, as every other job: it must work before the credential is forgotten.
+    let login = Login {
+        address: adopt.address,
+        port: adopt.port,
+        host_key: host_key.clone(),
+        user_key: adopt.user_key.clone(),
+    };
+    let ours = Session::connect(&login, TRY).await.map_err(not_trusted)?;
+    Ok(JobResult::Adopted { host_key, boot_id: boot_id(&ours).await? })
+}
+
+fn not_trusted(error: SshError) -> Failure {
+    match error {
+        SshError::AuthRefused(address) => fatal(
+            "ca_not_trusted",
+            format!(
+                "{address} took the line that trusts Muster's CA and refuses its certificate: does its sshd allow root by key \
+                 (PermitRootLogin prohibit-password) and read /root/.ssh/authorized_keys?"
+            ),
+        ),
+        other => other.into(),
+    }
+}

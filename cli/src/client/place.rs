@@ -1,0 +1,98 @@
+//! `muster node rename`, `muster node move`, `muster node adopt`.
+
+use clap::Args;
+use muster_api::nodes::{AdoptNode, MoveNode, NodePlan, RenameNode};
+
+use super::Session;
+use super::nodes::{ActArgs, begun};
+
+/// Another name.
+#[derive(Args, Debug)]
+pub(crate) struct RenameArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    name: String,
+    /// Show what it would do, and do nothing.
+    #[arg(long)]
+    plan: bool,
+}
+
+/// A machine that runs already.
+#[derive(Args, Debug)]
+pub(crate) struct AdoptArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    #[arg(long)]
+    pool: String,
+    /// A credential whose purpose is `adopt`: root's key or password, for this once.
+    #[arg(long)]
+    credential: String,
+    /// `SHA256:…` as read on the machine itself; without it, the one it shows is told and nothing else is done.
+    #[arg(long)]
+    host_key: Option<String>,
+    /// Name of the claim; the node's own by default.
+    #[arg(long)]
+    claim: Option<String>,
+    /// Show what it would write there, and do nothing.
+    #[arg(long)]
+    plan: bool,
+}
+
+/// Another place.
+#[derive(Args, Debug)]
+pub(crate) struct MoveArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    #[arg(long)]
+    rack: String,
+    /// The lowest U it fills.
+    #[arg(long)]
+    unit: Option<u32>,
+    #[arg(long)]
+    site: Option<String>,
+    /// Show what it would do, and do nothing.
+    #[arg(long)]
+    plan: bool,
+}
+
+pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Result<()> {
+    let body = RenameNode { name: args.name, reason: args.act.reason.clone() };
+    if args.plan {
+        return show(session, &session.client.plan_node(&args.act.node, "rename", &body).await?);
+    }
+    let operation = session.client.rename_node(&args.act.node, &body).await?;
+    begun(session, &operation, &args.act).await
+}
+
+pub(super) async fn shift(session: &Session, args: MoveArgs) -> anyhow::Result<()> {
+    let body = MoveNode { site: args.site, rack: args.rack, rack_unit: args.unit, reason: args.act.reason.clone() };
+    if args.plan {
+        return show(session, &session.client.plan_node(&args.act.node, "move", &body).await?);
+    }
+    let operation = session.client.move_node(&args.act.node, &body).await?;
+    begun(session, &operation, &args.act).await
+}
+
+pub(super) async fn adopt(session: &Session, args: AdoptArgs) -> anyhow::Result<()> {
+    let body = AdoptNode {
+        pool: args.pool,
+        credential: args.credential,
+        host_key: args.host_key,
+        claim: args.claim,
+        reason: args.act.reason.clone(),
+    };
+    if args.plan {
+        return show(session, &session.client.plan_node(&args.act.node, "adopt", &body).await?);
+    }
+    let operation = session.client.adopt_node(&args.act.node, &body).await?;
+    begun(session, &operation, &args.act).await
+}
+
+fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
+    session.output.print_lines(plan, || {
+        let effect = format!("effect: {}", plan.effect);
+        let changes = plan.changes.iter().map(|change| format!("  {change}"));
+        let blockers = plan.blockers.iter().map(|blocker| format!("blocked: {blocker}"));
+        [effect].into_iter().chain(changes).chain(blockers).collect()
+    })
+}

@@ -1,0 +1,193 @@
+//! The table in the docs: what may follow what, as data, and what leads there, found by asking [`decide`] in every situation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::*;
+use crate::gates::Suite;
+
+/// How the steps of a stay go: well, or one of them badly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Well,
+    Fails(usize),
+    Stopped(usize),
+}
+
+const COURSES: [Course; 9] = [
+    Course::Well,
+    Course::Fails(0),
+    Course::Fails(1),
+    Course::Fails(2),
+    Course::Fails(3),
+    Course::Stopped(0),
+    Course::Stopped(1),
+    Course::Stopped(2),
+    Course::Stopped(3),
+];
+
+/// Every situation a state can be found in that changes where it goes.
+fn situations(state: State) -> Vec<Snapshot> {
+    let wishes = Wish::ALL.iter().copied().filter(|wish| table::wish_allowed(state, *wish));
+    let wishes: Vec<Option<Wish>> = [None].into_iter().chain(wishes.map(Some)).collect();
+    let phases: &[Option<State>] = match state {
+        State::Failed => &[
+            Some(State::Inspecting),
+            Some(State::Imaging),
+            Some(State::Installing),
+            Some(State::Validating),
+            Some(State::Admitting),
+            Some(State::Draining),
+            Some(State::Wiping),
+        ],
+        _ => &[None],
+    };
+    let claims: &[Option<ClaimState>] = match state {
+        State::Discovered | State::Retired => &[None],
+        _ => &[None, Some(ClaimState::Bound), Some(ClaimState::Releasing)],
+    };
+    let mut all = Vec::new();
+    for &wish in &wishes {
+        for &claim in claims {
+            for &failed_phase in phases {
+                for purpose in Purpose::ALL {
+                    for flags in 0..16_u8 {
+                        let flag = |bit: u8| flags & (1 << bit) != 0;
+                        let mut one = node(state);
+                        (one.wish, one.claim, one.failed_phase) = (wish, claim, failed_phase);
+                        let drains = state == State::Draining || failed_phase == Some(State::Draining);
+                        if drains && *purpose == Purpose::Release && claim != Some(ClaimState::Releasing) {
+                            continue;
+                        }
+                        one.purpose = drains.then_some(*purpose);
+                        (one.installed, one.unsanitised) = (flag(0), flag(1));
+                        one.until = flag(2).then(now);
+                        let disks = if flag(3) { vec![disk(Some("ROOT"))] } else { Vec::new() };
+                        one.facts = Some(Facts { disks, ..Facts::default() });
+                        one.suite = Some(Suite { name: "admit".into(), version: "1".into(), gates: Vec::new() });
+                        all.push(one);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Goes through a stay until the node leaves it; where to and why.
+fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
+    for _ in 0..20 {
+        match decide(&node, now()) {
+            Decision::Start(begun) => {
+                let status = match course {
+                    Course::Fails(at) if node.steps.len() == at => {
+                        StepStatus::Failed { at: now(), failure: failure(false) }
+                    }
+                    Course::Stopped(at) if node.steps.len() == at => StepStatus::Cancelled,
+                    Course::Well | Course::Fails(_) | Course::Stopped(_) => StepStatus::Succeeded,
+                };
+                node.steps.push(step(begun, status));
+            }
+            Decision::Retry(again, _) => {
+                let view = node.steps.iter_mut().find(|view| view.step == again)?;
+                (view.status, view.round) = (StepStatus::Succeeded, view.round + 1);
+            }
+            Decision::Advance(moved) => return Some((moved.to, cause(&node, &moved))),
+            Decision::Wait(_) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => return None,
+        }
+    }
+    panic!("it goes in circles in {}", node.state);
+}
+
+/// What a person would say led to a move.
+fn cause(node: &Snapshot, moved: &Move) -> String {
+    let unhappy = |status: &StepStatus| matches!(status, StepStatus::Failed { .. });
+    match node.wish {
+        Some(wish) if moved.effects.contains(&Effect::WishTaken) && !node.releasing() => format!("asked to {wish}"),
+        _ if moved.effects.contains(&Effect::Stopped)
+            || moved.to == State::InService && node.state == State::Draining =>
+        {
+            "stopped on request".into()
+        }
+        _ if moved.to == State::Failed => "a step fails for good".into(),
+        _ if node.steps.iter().any(|view| view.step == Step::Wipe && unhappy(&view.status)) => {
+            "a wipe that cannot be verified".into()
+        }
+        _ if moved.to == State::Wiping || node.releasing() && moved.effects.contains(&Effect::WishTaken) => {
+            "its claim is deleted".into()
+        }
+        _ if node.state == State::Available => "claimed".into(),
+        _ if node.state == State::Draining => format!("drained for {}", node.purpose.unwrap_or(Purpose::Release)),
+        _ if node.state == State::Maintenance => "its time is over".into(),
+        _ if moved.to == State::Quarantined && node.unsanitised && node.claim.is_none() => {
+            "its disks may hold data".into()
+        }
+        _ if moved.to == State::Quarantined => "it is not what it should be".into(),
+        _ => "all done".into(),
+    }
+}
+
+/// Every move that is made in some situation, with what leads to it.
+fn moves() -> BTreeMap<(State, State), BTreeSet<String>> {
+    let mut moves: BTreeMap<(State, State), BTreeSet<String>> = BTreeMap::new();
+    for &state in State::ALL {
+        for situation in situations(state) {
+            for course in COURSES {
+                if let Some((to, cause)) = leaves(situation.clone(), course) {
+                    moves.entry((state, to)).or_default().insert(cause);
+                }
+            }
+        }
+    }
+    // A required gate that is not `pass`: measured values are not among the situations above.
+    moves.entry((State::Validating, State::Quarantined)).or_default().insert("a gate fails".into());
+    moves
+}
+
+fn document() -> String {
+    let moves = moves();
+    let mut text = String::from(
+        "# The lifecycle of a node\n\n\
+         Generated from `core/src/lifecycle`: `UPDATE_DOCS=1 cargo nextest run -p muster-core document` writes it anew.\n\n\
+         ```mermaid\nstateDiagram-v2\n",
+    );
+    for (from, to) in moves.keys() {
+        let _ = writeln!(text, "    {from} --> {to}");
+    }
+    text.push_str("```\n\n## What leads from state to state\n\n| from | to | when |\n|---|---|---|\n");
+    for ((from, to), causes) in &moves {
+        let causes: Vec<&str> = causes.iter().map(String::as_str).collect();
+        let _ = writeln!(text, "| {from} | {to} | {} |", causes.join("; "));
+    }
+    text.push_str("\n## What can be asked, and how long it may take\n\n| state | can be asked to | counts as stuck after |\n|---|---|---|\n");
+    for &state in State::ALL {
+        let wishes: Vec<&str> =
+            Wish::ALL.iter().filter(|wish| table::wish_allowed(state, **wish)).map(|wish| wish.as_str()).collect();
+        let stuck = state.default_deadline_s().map_or("never".into(), |seconds| format!("{} min", seconds / 60));
+        let _ = writeln!(text, "| {state} | {} | {stuck} |", wishes.join(", "));
+    }
+    let later: Vec<String> = State::ALL
+        .iter()
+        .flat_map(|from| table::targets(*from).iter().map(move |to| (*from, *to)))
+        .filter(|edge| !moves.contains_key(edge))
+        .map(|(from, to)| format!("{from} → {to}"))
+        .collect();
+    let _ = writeln!(text, "\nLegal, and not taken before rollouts and recovery ladders: {}.", later.join(", "));
+    text
+}
+
+/// Every move that is made is legal, every legal one is made in some situation or waits for what is not built, and the docs say so.
+#[test]
+fn the_document_is_the_table() {
+    for (from, to) in moves().keys() {
+        assert!(table::legal(*from, *to), "{from} -> {to}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lifecycle.md");
+    let document = document();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &document).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == document, "docs/lifecycle.md is not the table: set UPDATE_DOCS=1 and run this test again");
+}

@@ -1,0 +1,386 @@
+//! Walks of nodes through their states, and the properties that hold on every one.
+
+mod document; // The table in the docs, with what leads from state to state
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::decide;
+use super::decision::{Decision, Effect, Move};
+use super::snapshot::{PowerShare, Snapshot, StepStatus, StepView};
+use super::state::{Purpose, State, Wish};
+use super::steps::Step;
+use super::table;
+use crate::claims::ClaimState;
+use crate::facts::{Disk, Facts};
+use crate::profiles::{HardwareProfile, RootDiskRule};
+use crate::wire::node::Failure;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_700_000_000).unwrap()
+}
+
+fn profile() -> HardwareProfile {
+    HardwareProfile {
+        model: "virtual".into(),
+        arch: "amd64".into(),
+        sockets: 0,
+        cores_per_socket: 0,
+        threads_per_core: 1,
+        memory_mib: 0,
+        schedulable_memory_mib: 0,
+        gpus: None,
+        nics: 0,
+        disks: vec![],
+        root_disk: RootDiskRule::default(),
+        power_max_w: 300,
+        deadlines_s: BTreeMap::new(),
+        thresholds: BTreeMap::new(),
+    }
+}
+
+fn node(state: State) -> Snapshot {
+    Snapshot {
+        name: "n1".into(),
+        state,
+        entered_at: now(),
+        purpose: (state == State::Draining).then_some(Purpose::Release),
+        failed_phase: (state == State::Failed).then_some(State::Imaging),
+        reason: None,
+        wish: None,
+        wish_reason: None,
+        claim: None,
+        protected: false,
+        unsanitised: false,
+        until: None,
+        stop: false,
+        disputed_parts: vec![],
+        in_cluster: matches!(state, State::InService | State::Draining),
+        live: false,
+        installed: false,
+        power_person: None,
+        power: PowerShare::default(),
+        steps: vec![],
+        profile: Some(profile()),
+        facts: None,
+        converged: None,
+        suite: None,
+        gates: vec![],
+        gates_after_reboot: vec![],
+    }
+}
+
+fn step(step: Step, status: StepStatus) -> StepView {
+    StepView { step, round: 1, current: true, status }
+}
+
+fn failure(retryable: bool) -> Failure {
+    Failure { code: "x".into(), message: "the BMC did not answer in 15 s".into(), retryable }
+}
+
+#[test]
+fn a_rack_without_power_to_spare_orders_power_ons() {
+    let mut waiting = node(State::Inspecting);
+    waiting.power = PowerShare { rack: Some("r1".into()), budget_w: Some(500), committed_w: 300, reserved: false };
+    let Decision::Wait(wait) = decide(&waiting, now()) else { panic!("must wait") };
+    assert_eq!(wait.condition, "r1's power budget: 300 of 500 W are committed, this node may draw 300 W");
+    waiting.power.committed_w = 200;
+    assert_eq!(decide(&waiting, now()), Decision::Start(Step::BootLive));
+}
+
+#[test]
+fn a_step_is_retried_with_back_off_and_then_the_phase_has_failed() {
+    let mut imaging = node(State::Imaging);
+    imaging.claim = Some(ClaimState::Bound);
+    imaging.steps = vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(true) })];
+    let Decision::Retry(Step::BootLive, at) = decide(&imaging, now()) else { panic!("must retry") };
+    assert_eq!(at, Timestamp::from_second(1_700_000_010).unwrap());
+    imaging.steps[0].round = Step::BootLive.max_rounds();
+    let Decision::Advance(last) = decide(&imaging, now()) else { panic!("must fail") };
+    assert_eq!((last.to, last.failed_phase), (State::Failed, Some(State::Imaging)));
+    imaging.steps = vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(false) })];
+    assert!(matches!(decide(&imaging, now()), Decision::Advance(Move { to: State::Failed, .. })));
+}
+
+#[test]
+fn a_release_stops_the_running_step_and_leaves_the_scheduler_before_the_wipe() {
+    let mut admitting = node(State::Admitting);
+    admitting.claim = Some(ClaimState::Releasing);
+    admitting.in_cluster = true;
+    admitting.steps = vec![step(Step::Admit, StepStatus::Running { waiting_for: None })];
+    assert_eq!(decide(&admitting, now()), Decision::Cancel(Step::Admit));
+    admitting.steps = vec![step(Step::Admit, StepStatus::Cancelled)];
+    assert_eq!(decide(&admitting, now()), Decision::Start(Step::Remove));
+    admitting.steps.push(step(Step::Remove, StepStatus::Succeeded));
+    let Decision::Advance(gone) = decide(&admitting, now()) else { panic!("must move") };
+    assert_eq!(gone.to, State::Wiping);
+    assert!(gone.effects.contains(&Effect::LeaveCluster));
+}
+
+#[test]
+fn a_wipe_that_cannot_be_verified_is_never_claimable_again() {
+    let mut wiping = node(State::Wiping);
+    wiping.steps = vec![
+        step(Step::BootLive, StepStatus::Succeeded),
+        step(Step::Wipe, StepStatus::Failed { at: now(), failure: failure(false) }),
+    ];
+    let Decision::Advance(moved) = decide(&wiping, now()) else { panic!("must move") };
+    assert_eq!(moved.to, State::Quarantined);
+    assert!(!moved.effects.contains(&Effect::Sanitised));
+    let mut held = node(State::Quarantined);
+    (held.unsanitised, held.reason) = (true, moved.reason);
+    held.wish = Some(Wish::Recover);
+    assert!(matches!(decide(&held, now()), Decision::Wait(_)));
+    // Not even on the way round by retirement.
+    let mut back = node(State::Inspecting);
+    (back.unsanitised, back.live) = (true, true);
+    back.steps = vec![step(Step::Inventory, StepStatus::Succeeded), step(Step::PowerOff, StepStatus::Succeeded)];
+    back.facts = Some(Facts { disks: vec![disk(Some("ROOT"))], ..Facts::default() });
+    let Decision::Advance(moved) = decide(&back, now()) else { panic!("must move") };
+    assert_eq!(moved.to, State::Quarantined);
+    back.unsanitised = false;
+    let Decision::Advance(moved) = decide(&back, now()) else { panic!("must move") };
+    assert_eq!(moved.to, State::Available);
+}
+
+#[test]
+fn a_claim_given_up_at_rest_is_wiped_when_an_earlier_attempt_wrote() {
+    let mut resting = node(State::Available);
+    resting.claim = Some(ClaimState::Releasing);
+    for (unsanitised, to) in [(true, State::Wiping), (false, State::Inspecting)] {
+        resting.unsanitised = unsanitised;
+        let Decision::Advance(moved) = decide(&resting, now()) else { panic!("must move") };
+        assert_eq!((moved.to, moved.effects.contains(&Effect::EndClaim)), (to, !unsanitised));
+    }
+}
+
+fn disk(serial: Option<&str>) -> Disk {
+    Disk { name: "sdb".into(), serial: serial.map(str::to_owned), ..Disk::default() }
+}
+
+#[test]
+fn a_disk_that_no_permit_can_name_is_not_wiped_and_not_forgotten() {
+    let mut wiping = node(State::Wiping);
+    wiping.steps = vec![step(Step::BootLive, StepStatus::Succeeded), step(Step::Inventory, StepStatus::Succeeded)];
+    wiping.facts = Some(Facts { disks: vec![disk(Some("ROOT")), disk(None)], ..Facts::default() });
+    let Decision::Advance(moved) = decide(&wiping, now()) else { panic!("must move") };
+    assert_eq!(moved.to, State::Quarantined);
+    let reason = moved.reason.unwrap();
+    assert!(reason.starts_with("unsanitised: disk sdb has no serial"), "{reason}");
+}
+
+#[test]
+fn a_drain_that_failed_goes_on_for_what_it_was_for() {
+    let mut draining = node(State::Draining);
+    draining.purpose = Some(Purpose::Repair);
+    draining.steps = vec![step(Step::Drain, StepStatus::Failed { at: now(), failure: failure(false) })];
+    let Decision::Advance(moved) = decide(&draining, now()) else { panic!("must move") };
+    assert_eq!((moved.to, moved.purpose), (State::Failed, Some(Purpose::Repair)));
+    let mut failed = node(State::Failed);
+    (failed.failed_phase, failed.purpose, failed.in_cluster) = (Some(State::Draining), moved.purpose, true);
+    failed.wish = Some(Wish::Retry);
+    let Decision::Advance(again) = decide(&failed, now()) else { panic!("must move") };
+    assert_eq!((again.to, again.purpose), (State::Draining, Some(Purpose::Repair)));
+    // Jobs may run there: whatever else is asked for, they end first.
+    for (wish, purpose) in [(Wish::Quarantine, Purpose::Repair), (Wish::Maintain, Purpose::Maintenance)] {
+        failed.wish = Some(wish);
+        let Decision::Advance(again) = decide(&failed, now()) else { panic!("must move") };
+        assert_eq!((again.to, again.purpose), (State::Draining, Some(purpose)));
+    }
+}
+
+#[test]
+fn what_was_asked_to_stop_begins_nothing_more() {
+    let mut imaging = node(State::Imaging);
+    (imaging.claim, imaging.stop) = (Some(ClaimState::Bound), true);
+    for steps in [
+        vec![step(Step::BootLive, StepStatus::Succeeded)],
+        vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(true) })],
+    ] {
+        imaging.steps = steps;
+        let Decision::Advance(moved) = decide(&imaging, now()) else { panic!("must stop") };
+        assert_eq!((moved.to, moved.failed_phase), (State::Failed, Some(State::Imaging)));
+        assert!(moved.effects.contains(&Effect::Stopped));
+    }
+    // A drain that is stopped puts the node back; one for a release cannot.
+    let mut draining = node(State::Draining);
+    (draining.purpose, draining.stop) = (Some(Purpose::Maintenance), true);
+    draining.steps = vec![step(Step::Drain, StepStatus::Cancelled)];
+    assert_eq!(decide(&draining, now()), Decision::Start(Step::Admit));
+    (draining.purpose, draining.claim) = (Some(Purpose::Release), Some(ClaimState::Releasing));
+    let Decision::Advance(moved) = decide(&draining, now()) else { panic!("must stop") };
+    assert_eq!((moved.to, moved.purpose), (State::Failed, Some(Purpose::Release)));
+}
+
+#[test]
+fn a_maintenance_ends_at_its_time_and_not_before() {
+    let mut held = node(State::Maintenance);
+    held.until = Some(now() + jiff::SignedDuration::from_secs(60));
+    let Decision::Wait(wait) = decide(&held, now()) else { panic!("must wait") };
+    assert_eq!((wait.until, wait.next_action.as_str()), (held.until, "resume by itself"));
+    let Decision::Advance(moved) = decide(&held, held.until.unwrap()) else { panic!("must resume") };
+    assert_eq!(moved.to, State::Inspecting);
+}
+
+#[test]
+fn an_inspection_in_service_leaves_the_node_where_it_is() {
+    let mut serving = node(State::InService);
+    serving.wish = Some(Wish::Inspect);
+    assert_eq!(decide(&serving, now()), Decision::Start(Step::Inventory));
+    let former = StepView { current: false, ..step(Step::Inventory, StepStatus::Succeeded) };
+    serving.steps = vec![former];
+    assert_eq!(decide(&serving, now()), Decision::Retry(Step::Inventory, now()));
+    serving.steps = vec![step(Step::Inventory, StepStatus::Succeeded)];
+    assert!(matches!(decide(&serving, now()), Decision::Granted(_)));
+    serving.steps = vec![step(Step::Inventory, StepStatus::Failed { at: now(), failure: failure(false) })];
+    assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
+}
+
+#[test]
+fn an_adoption_only_looks_and_a_failed_one_leaves_the_machine_where_it_was() {
+    let mut found = node(State::Discovered);
+    found.wish = Some(Wish::Adopt);
+    assert_eq!(decide(&found, now()), Decision::Start(Step::Adopt));
+    found.steps = vec![step(Step::Adopt, StepStatus::Failed { at: now(), failure: failure(false) })];
+    assert!(matches!(decide(&found, now()), Decision::Refused(_)));
+    found.steps[0].current = false;
+    assert_eq!(decide(&found, now()), Decision::Retry(Step::Adopt, now()));
+    found.steps = [Step::Adopt, Step::Inventory, Step::Drift].map(|done| step(done, StepStatus::Succeeded)).into();
+    let Decision::Advance(moved) = decide(&found, now()) else { panic!("must move") };
+    assert_eq!(moved.to, State::InService);
+    assert!(moved.effects.contains(&Effect::Adopted));
+}
+
+#[test]
+fn what_is_protected_is_not_written() {
+    for (state, before, claim) in [
+        (State::Imaging, vec![Step::BootLive], Some(ClaimState::Bound)),
+        (State::Wiping, vec![Step::BootLive, Step::Inventory], Some(ClaimState::Releasing)),
+    ] {
+        let mut guarded = node(state);
+        (guarded.protected, guarded.claim) = (true, claim);
+        guarded.steps = before.into_iter().map(|done| step(done, StepStatus::Succeeded)).collect();
+        let Decision::Wait(wait) = decide(&guarded, now()) else { panic!("{state}: must wait") };
+        assert_eq!(wait.condition, "its protection to be cleared");
+        let wiped = if state == State::Wiping { Step::Wipe } else { Step::WriteImage };
+        guarded.steps.push(step(wiped, StepStatus::Failed { at: now(), failure: failure(true) }));
+        assert!(matches!(decide(&guarded, now()), Decision::Wait(_)), "nor again");
+    }
+}
+
+#[test]
+fn without_a_suite_nothing_is_admitted() {
+    let mut validating = node(State::Validating);
+    validating.claim = Some(ClaimState::Bound);
+    assert!(matches!(decide(&validating, now()), Decision::Advance(Move { to: State::Failed, .. })));
+}
+
+fn any_status() -> impl Strategy<Value = StepStatus> {
+    prop_oneof![
+        Just(StepStatus::Queued),
+        Just(StepStatus::Lost),
+        Just(StepStatus::Running { waiting_for: None }),
+        Just(StepStatus::Succeeded),
+        Just(StepStatus::Cancelled),
+        any::<bool>().prop_map(|retryable| StepStatus::Failed { at: now(), failure: failure(retryable) }),
+    ]
+}
+
+prop_compose! {
+    fn any_node()(
+        state in proptest::sample::select(State::ALL),
+        wish in proptest::option::of(proptest::sample::select(Wish::ALL)),
+        claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
+        (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
+        (unsanitised, stop, over) in any::<(bool, bool, bool)>(),
+        steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
+        budget in proptest::option::of(0..1000_u32),
+        committed in 0..1000_u32,
+        purpose in proptest::sample::select(Purpose::ALL),
+        phase in proptest::sample::select(&[
+            State::Inspecting, State::Imaging, State::Installing, State::Validating, State::Admitting, State::Draining, State::Wiping,
+        ]),
+    ) -> Snapshot {
+        let view = |(step, (status, round, current))| StepView { step, round, current, status };
+        let steps = steps.into_iter().map(view).collect();
+        let mut node = node(state);
+        node.failed_phase = (state == State::Failed).then_some(phase);
+        node.purpose = (state == State::Draining || node.failed_phase == Some(State::Draining)).then_some(purpose);
+        node.until = over.then(now);
+        // A wipe is begun by a release, or on a node without a claim.
+        let claim = if node.failed_phase == Some(State::Wiping) { claim.and(Some(ClaimState::Releasing)) } else { claim };
+        node.reason = Some("because".into());
+        Snapshot {
+            wish, claim, protected, live, installed, unsanitised, stop, steps,
+            in_cluster: in_cluster || state == State::InService,
+            power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
+        }
+    }
+}
+
+proptest! {
+    /// Whatever a node has been through, the answer is a legal move, and none of the promises is broken by it.
+    #[test]
+    fn every_answer_keeps_the_promises(node in any_node()) {
+        match decide(&node, now()) {
+            Decision::Advance(moved) => {
+                prop_assert!(table::legal(node.state, moved.to), "{} -> {}", node.state, moved.to);
+                let drains = moved.to == State::Draining || moved.failed_phase == Some(State::Draining);
+                prop_assert_eq!(drains, moved.purpose.is_some());
+                prop_assert_eq!(moved.to == State::Failed, moved.failed_phase.is_some());
+                prop_assert!(moved.to != State::Quarantined || moved.reason.is_some());
+                // What may hold somebody's data is nobody else's to claim.
+                if moved.to == State::Available { prop_assert!(!node.unsanitised || node.claim.is_some()); }
+                if moved.effects.contains(&Effect::Sanitised) { prop_assert!(node.done(Step::Wipe)); }
+                // A claimed node is wiped only by its release.
+                if moved.to == State::Wiping {
+                    prop_assert!(node.claim != Some(ClaimState::Bound) || node.purpose == Some(Purpose::Release));
+                    prop_assert!(!node.in_cluster || moved.effects.contains(&Effect::LeaveCluster) || node.claim.is_none());
+                }
+                // Nothing is admitted but through its gates.
+                if moved.to == State::Admitting {
+                    prop_assert_eq!(node.state, State::Validating);
+                }
+            }
+            Decision::Start(step) => {
+                prop_assert!(node.step(step).is_none());
+                prop_assert!(node.active().is_none() || node.active().is_some_and(|view| view.step != step));
+                if step == Step::WriteImage { prop_assert_eq!(node.state, State::Imaging); }
+                if step == Step::Wipe { prop_assert_eq!(node.state, State::Wiping); }
+                prop_assert!(!node.protected || !step.destroys());
+                prop_assert!(!node.stop || matches!(step, Step::Remove | Step::Admit | Step::Inventory));
+            }
+            Decision::Retry(step, _) => {
+                prop_assert!(node.step(step).is_some_and(|view| !view.current || view.round <= step.max_rounds()));
+            }
+            Decision::Granted(text) | Decision::Refused(text) => {
+                prop_assert!(node.wish.is_some() && !text.is_empty());
+            }
+            Decision::Cancel(step) => prop_assert!(node.active().is_some_and(|view| view.step == step)),
+            Decision::Wait(wait) => prop_assert!(!wait.condition.is_empty() && !wait.owner.is_empty()),
+        }
+    }
+}
+
+/// A wish that a state never takes would wait for ever: what is allowed must be taken, now or after the step that runs.
+#[test]
+fn an_allowed_wish_is_taken() {
+    for &state in State::ALL {
+        for &wish in Wish::ALL.iter().filter(|&&wish| wish != Wish::Release && table::wish_allowed(state, wish)) {
+            let mut asked = node(state);
+            asked.wish = Some(wish);
+            asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
+            let answer = decide(&asked, now());
+            let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::WishTaken))
+                || matches!(answer, Decision::Granted(_));
+            let on_its_way = matches!(
+                answer,
+                Decision::Start(Step::Remove | Step::Admit | Step::Drain | Step::Inventory | Step::Adopt)
+                    | Decision::Cancel(_)
+            );
+            assert!(taken || on_its_way, "{state} ignores {wish}: {answer:?}");
+        }
+    }
+}

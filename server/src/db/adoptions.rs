@@ -1,0 +1,104 @@
+//! Machines that are being adopted: what a person gave for it, until it is done.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{ClaimId, NodeId, ObjectId};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::db::claims::NewClaim;
+use crate::error::Error;
+
+/// What an adoption was asked with.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    pub node: NodeId,
+    /// The claim that will hold it; its marker names it before it exists.
+    pub claim: ClaimId,
+    pub claim_name: String,
+    pub pool: ObjectId,
+    pub pool_name: String,
+    pub credential: ObjectId,
+    /// The fingerprint a person confirmed.
+    pub host_key: Option<String>,
+    pub actor: String,
+}
+
+/// Writes down what an adoption was asked with; asked again, it is the new word.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set(conn: &mut PgConnection, adoption: &Adoption, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO adoptions (node_id, claim_id, claim_name, pool_id, credential_id, host_key, actor, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT (node_id) DO UPDATE SET claim_id = $2, claim_name = $3, pool_id = $4, credential_id = $5, host_key = $6, actor = $7,
+             created_at = $8",
+        adoption.node as NodeId,
+        adoption.claim as ClaimId,
+        adoption.claim_name,
+        adoption.pool as ObjectId,
+        adoption.credential as ObjectId,
+        adoption.host_key,
+        adoption.actor,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What the adoption of a node was asked with.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adoption>, Error> {
+    Ok(sqlx::query_as!(
+        Adoption,
+        r#"SELECT a.node_id AS "node: NodeId", a.claim_id AS "claim: ClaimId", a.claim_name, a.pool_id AS "pool: ObjectId",
+                  p.name AS pool_name, a.credential_id AS "credential: ObjectId", a.host_key, a.actor
+           FROM adoptions a JOIN objects p ON p.id = a.pool_id WHERE a.node_id = $1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// It is done: the claim holds the node, which is protected and known to hold data; what logged in the first time is forgotten. The claim's
+/// name, unless there was no adoption to end.
+///
+/// # Errors
+/// When the name of the claim is taken or the database fails.
+pub async fn finish(
+    conn: &mut PgConnection,
+    (node, name): (NodeId, &str),
+    epoch: i64,
+    now: Timestamp,
+) -> Result<Option<String>, Error> {
+    let Some(adoption) = find(conn, node).await? else { return Ok(None) };
+    let claim = NewClaim {
+        id: adoption.claim,
+        name: adoption.claim_name.clone(),
+        spec: json!({ "pool": adoption.pool_name, "node": name }),
+        node,
+        pool: adoption.pool,
+        epoch,
+        actor: adoption.actor,
+        now,
+    };
+    crate::db::claims::insert(conn, &claim).await?;
+    sqlx::query!(
+        "UPDATE nodes SET adopted = true, unsanitised = true, protected = true, generation = generation + 1, updated_at = $2,
+                spec = jsonb_set(spec, '{protected}', 'true')
+         WHERE id = $1",
+        node as NodeId,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM secrets WHERE object_id = $1", adoption.credential as ObjectId)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!("DELETE FROM adoptions WHERE node_id = $1", node as NodeId).execute(conn).await?;
+    Ok(Some(adoption.claim_name))
+}

@@ -1,0 +1,181 @@
+//! Parts by serial: where each was seen, when first and last, and what took its place.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::NodeId;
+use muster_core::parts::{Part, PartKind};
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// A part in a node, now or once.
+#[derive(Clone, Debug)]
+pub struct ComponentRow {
+    pub node: NodeId,
+    pub node_name: String,
+    pub kind: String,
+    pub serial: String,
+    pub slot: Option<String>,
+    pub model: Option<String>,
+    pub first_seen: Timestamp,
+    pub last_seen: Timestamp,
+    pub replaced_at: Option<jiff_sqlx::Timestamp>,
+    pub replaced_by: Option<String>,
+    pub replaced_reason: Option<String>,
+}
+
+/// Notes what an inventory saw. Another serial in a slot tells that the one before was replaced; one that nobody said was replaced and is
+/// seen again is back.
+///
+/// # Errors
+/// When the database fails.
+pub async fn see(conn: &mut PgConnection, node: NodeId, parts: &[Part], now: Timestamp) -> Result<(), Error> {
+    let kinds: Vec<String> = parts.iter().map(|part| part.kind.to_string()).collect();
+    let serials: Vec<String> = parts.iter().map(|part| part.serial.clone()).collect();
+    let slots: Vec<Option<String>> = parts.iter().map(|part| part.slot.clone()).collect();
+    let models: Vec<Option<String>> = parts.iter().map(|part| part.model.clone()).collect();
+    sqlx::query!(
+        "INSERT INTO components AS known (node_id, kind, serial, slot, model, first_seen, last_seen)
+         SELECT $1, part.kind, part.serial, part.slot, part.model, $6, $6
+         FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS part (kind, serial, slot, model)
+         ON CONFLICT (node_id, kind, serial) DO UPDATE SET slot = EXCLUDED.slot, model = COALESCE(EXCLUDED.model, known.model),
+             last_seen = GREATEST(known.last_seen, EXCLUDED.last_seen),
+             replaced_at = CASE WHEN known.replaced_reason IS NULL THEN NULL ELSE known.replaced_at END,
+             replaced_by = CASE WHEN known.replaced_reason IS NULL THEN NULL ELSE known.replaced_by END",
+        node as NodeId,
+        &kinds,
+        &serials,
+        &slots as _,
+        &models as _,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE components old SET replaced_at = $2, replaced_by = new.serial
+         FROM components new
+         WHERE old.node_id = $1 AND new.node_id = $1 AND new.kind = old.kind AND new.slot = old.slot AND new.serial <> old.serial
+           AND new.last_seen = $2 AND old.last_seen < $2 AND old.replaced_at IS NULL",
+        node as NodeId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The parts of a node, those that are in it and those that were.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<ComponentRow>, Error> {
+    Ok(sqlx::query_as!(
+        ComponentRow,
+        r#"SELECT c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+                  c.replaced_at, c.replaced_by, c.replaced_reason
+           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = $1
+           ORDER BY c.kind, c.slot NULLS LAST, c.first_seen, c.serial LIMIT 4096"#,
+        node as NodeId,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Everywhere a part was seen, latest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_serial(conn: &mut PgConnection, serial: &str) -> Result<Vec<ComponentRow>, Error> {
+    Ok(sqlx::query_as!(
+        ComponentRow,
+        r#"SELECT c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+                  c.replaced_at, c.replaced_by, c.replaced_reason
+           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.serial = $1 ORDER BY c.last_seen DESC LIMIT 1000"#,
+        serial,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A person says that a part was replaced. `false`: the node never had it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn replace(
+    conn: &mut PgConnection,
+    node: NodeId,
+    (kind, old, new): (PartKind, &str, &str),
+    reason: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE components SET replaced_at = $4, replaced_by = $5, replaced_reason = $6 WHERE node_id = $1 AND kind = $2 AND serial = $3",
+        node as NodeId,
+        kind.as_str(),
+        old,
+        now.to_sqlx() as _,
+        new,
+        reason,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// What was pinned on a replaced board or chassis is observed anew; a declared serial follows the chassis.
+///
+/// # Errors
+/// When the database fails or another node has the new serial.
+pub async fn repin(conn: &mut PgConnection, node: NodeId, old: &str, new: &str) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET bmc_certificate = NULL,
+                serial = CASE WHEN serial = $2 THEN $3 ELSE serial END,
+                spec = CASE WHEN serial = $2 THEN jsonb_set(spec, '{serial}', to_jsonb($3::text)) ELSE spec END,
+                generation = generation + CASE WHEN serial = $2 THEN 1 ELSE 0 END
+         WHERE id = $1",
+        node as NodeId,
+        old,
+        new,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Every disk that was ever seen in the node is out of it, by a person's word: nothing of anybody is left to wipe. Whether that was so.
+///
+/// # Errors
+/// When the database fails.
+pub async fn clear_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE nodes SET unsanitised = false WHERE id = $1 AND unsanitised
+           AND EXISTS (SELECT FROM components c WHERE c.node_id = $1 AND c.kind = 'disk')
+           AND NOT EXISTS (SELECT FROM components c WHERE c.node_id = $1 AND c.kind = 'disk' AND c.replaced_at IS NULL)",
+        node as NodeId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Where what a person said of the node's parts and what was seen since do not fit, as sentences. The live image has no GPU driver and cannot
+/// tell the serials of GPUs: they are taken on a person's word.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_disputed(conn: &mut PgConnection, node: NodeId) -> Result<Vec<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT CASE WHEN old.last_seen > old.replaced_at
+                       THEN old.kind || ' ' || old.serial || ' was replaced by ' || old.replaced_by || ' and is still there'
+                       ELSE old.kind || ' ' || old.replaced_by || ', which replaced ' || old.serial || ', was not seen' END AS "told!"
+           FROM components old
+           WHERE old.node_id = $1 AND old.replaced_reason IS NOT NULL
+             AND (old.last_seen > old.replaced_at
+                  OR (old.kind <> 'gpu' AND NOT EXISTS (SELECT FROM components new WHERE new.node_id = $1 AND new.kind = old.kind
+                                                          AND new.serial = old.replaced_by AND new.last_seen > old.replaced_at)))
+           ORDER BY old.kind, old.serial LIMIT 16"#,
+        node as NodeId,
+    )
+    .fetch_all(conn)
+    .await?)
+}

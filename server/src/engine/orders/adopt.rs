@@ -1,0 +1,40 @@
+//! The first login to a machine that runs already: by what a person gave for this once.
+
+use anyhow::Context;
+use muster_core::values::{Digest, Secret};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::adopt::Adopt;
+use muster_core::wire::node::Marker;
+use sqlx::PgConnection;
+
+use super::{SSH_PORT, Sources, principal, secret_place};
+use crate::db;
+
+/// Comment of the line in authorized_keys, by which the next one replaces it.
+const COMMENT: &str = "muster-adopted";
+
+pub(super) async fn order(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Adopt> {
+    let adoption = db::adoptions::find(conn, s.node.id).await?.context("nobody asked to adopt it")?;
+    let sealed = db::keys::find_secret(conn, adoption.credential).await?.context("the credential has no secret")?;
+    let secret = s.keys.master.open(&secret_place(adoption.credential), &sealed)?;
+    let ca = s.keys.user_ca_line()?;
+    let key: Vec<&str> = ca.split_whitespace().take(2).collect();
+    let principal = principal(s);
+    Ok(Adopt {
+        address: s.wiring.address,
+        port: SSH_PORT,
+        host_key: adoption.host_key,
+        user: "root".into(),
+        secret: Secret::new(String::from_utf8(secret).context("the credential is not UTF-8")?),
+        trust: format!("cert-authority,principals=\"{principal}\" {} {COMMENT}", key.join(" ")),
+        marker: Marker {
+            protocol: PROTOCOL,
+            node: s.node.id,
+            claim: adoption.claim,
+            epoch: s.node.epoch,
+            // Somebody else installed it: nobody knows from which image.
+            image: Digest([0; 32]),
+        },
+        user_key: s.keys.certify(&principal, &s.row.id.to_string())?,
+    })
+}

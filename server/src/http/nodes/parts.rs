@@ -1,0 +1,184 @@
+//! Components by serial, and their replacement: the id of the node stays, what passed and what was pinned does not.
+
+use axum::extract::State;
+use http::StatusCode;
+use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
+use muster_api::object::Page;
+use muster_api::operations::Operation;
+use muster_api::problem::Problem;
+use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::Wish;
+use muster_core::parts::PartKind;
+use serde::Deserialize;
+use serde_json::json;
+use sqlx::PgConnection;
+use utoipa::IntoParams;
+
+use super::actions::{self, Asked};
+use super::write;
+use crate::app::App;
+use crate::auth::{Actor, Operator, Viewer};
+use crate::db;
+use crate::db::components::ComponentRow;
+use crate::db::events::NewEvent;
+use crate::db::nodes::LockedNode;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::idempotency::{Begun, IdempotencyKey};
+use crate::http::{operations, wake};
+
+/// More parts than anybody replaces at once.
+const MOST: usize = 64;
+
+/// Says which parts were replaced, old serials against new. The node is inspected, and quarantined when it is not so; earlier gate runs are void.
+#[utoipa::path(post, path = "/v1/nodes/{node}/actions/replace-parts", tag = "nodes",
+    params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
+    request_body(content = ReplaceParts), responses(
+    (status = 202, description = "Asked; Location leads to the operation", body = Operation),
+    (status = 409, description = "The node's state does not allow it, it is protected, or busy", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "The node never had such a part", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn replace_parts(
+    State(app): State<App>,
+    Operator(actor): Operator,
+    Path(key): Path<String>,
+    idempotency: IdempotencyKey,
+    Json(body): Json<ReplaceParts>,
+) -> Result<Answer, Error> {
+    let mut tx = app.pool.begin().await?;
+    let once = match idempotency.begin(&mut tx, &actor, &body).await? {
+        Begun::Replay(answer) => return Ok(*answer),
+        Begun::First(once) => once,
+    };
+    let node = write::find(&mut tx, &key).await?;
+    let operation = replace(&mut tx, &app, &actor, &node, &body).await?;
+    let operation = operations::load(&mut tx, operation).await?;
+    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
+    once.store(&mut tx, &answer, app.clock.now()).await?;
+    tx.commit().await?;
+    wake(&app);
+    Ok(answer)
+}
+
+/// Replaces as a page does.
+///
+/// # Errors
+/// As [`replace_parts`] answers.
+pub async fn ask(app: &App, actor: &Actor, key: &str, body: &ReplaceParts) -> Result<OperationId, Error> {
+    let mut tx = app.pool.begin().await?;
+    let node = write::find(&mut tx, key).await?;
+    let operation = replace(&mut tx, app, actor, &node, body).await?;
+    tx.commit().await?;
+    wake(app);
+    Ok(operation)
+}
+
+async fn replace(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    node: &LockedNode,
+    body: &ReplaceParts,
+) -> Result<OperationId, Error> {
+    if !(1..=MOST).contains(&body.parts.len()) {
+        return Err(Error::unprocessable("/parts", "out_of_range", format!("1 to {MOST} parts")));
+    }
+    let now = app.clock.now();
+    let asked = Asked { wish: Wish::ReplaceParts, reason: Some(&body.reason), until: None };
+    actions::check(asked, now)?;
+    let operation = actions::write_wish(conn, app, actor, node, asked).await?;
+    for (at, part) in body.parts.iter().enumerate() {
+        check(at, part)?;
+        let (kind, old, new) = (part.kind, part.old.trim(), part.new.trim());
+        if !db::components::replace(conn, node.id, (kind, old, new), &body.reason, now).await? {
+            let detail = format!("{} never had a {kind} with serial {old:?}; see its components.", node.name);
+            return Err(Error::unprocessable(format!("/parts/{at}/old"), "not_found", detail));
+        }
+        if matches!(kind, PartKind::Chassis | PartKind::Board) {
+            db::components::repin(conn, node.id, old, new).await?;
+        }
+        let summary = format!("{}: {kind} {old} was replaced by {new}: {}", node.name, body.reason);
+        let event = NewEvent::node(now, actor.name.clone(), "node.part_replaced", node.id, summary);
+        let event = event.under(Some(operation)).with(json!({ "kind": kind, "old": old, "new": new }));
+        db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+    }
+    db::gates::void(conn, node.id, now).await?;
+    let summary = format!("{}: every disk it had is out of it; none is left to wipe", node.name);
+    if disks_gone(conn, node).await? {
+        let event = NewEvent::node(now, actor.name.clone(), "node.disks_out", node.id, summary);
+        db::events::insert(conn, event.under(Some(operation))).await?;
+    }
+    Ok(operation)
+}
+
+fn check(at: usize, part: &ReplacedPart) -> Result<(), Error> {
+    let fits = |text: &str| (1..=128).contains(&text.trim().len());
+    let fault = |member: &str, code, detail| Error::unprocessable(format!("/parts/{at}/{member}"), code, detail);
+    match (fits(&part.old), fits(&part.new)) {
+        (false, _) => Err(fault("old", "out_of_range", "1 to 128 bytes")),
+        (_, false) => Err(fault("new", "out_of_range", "1 to 128 bytes")),
+        _ if part.old.trim() == part.new.trim() => Err(fault("new", "same", "It is the part that is out.")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether no disk of before is left in a node that nobody holds: then nothing of anybody's is left to wipe either. Disks that no serial tells
+/// apart cannot be said to be out.
+async fn disks_gone(conn: &mut PgConnection, node: &LockedNode) -> Result<bool, Error> {
+    let facts = db::facts::latest_live(conn, node.id).await?;
+    let all_named = facts.is_some_and(|facts| facts.disks.iter().all(|disk| disk.serial.is_some()));
+    Ok(!node.claimed && all_named && db::components::clear_unsanitised(conn, node.id).await?)
+}
+
+/// The parts of a node: those that are in it, and those that were.
+#[utoipa::path(get, path = "/v1/nodes/{node}/components", tag = "nodes", params(("node", description = "Name or id")), responses(
+    (status = 200, description = "By kind and slot", body = Page<Component>),
+))]
+pub(super) async fn list_node_components(
+    State(app): State<App>,
+    _: Viewer,
+    Path(key): Path<String>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
+    let items = db::components::list(&mut conn, id).await?.into_iter().map(component).collect();
+    Answer::ok(&Page { items, next_page_token: None })
+}
+
+/// Which part to look for.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ComponentsQuery {
+    serial: String,
+}
+
+/// Everywhere a serial was seen, latest first.
+#[utoipa::path(get, path = "/v1/components", tag = "nodes", params(ComponentsQuery), responses(
+    (status = 200, description = "Latest first", body = Page<Component>),
+))]
+pub(super) async fn list_components(
+    State(app): State<App>,
+    _: Viewer,
+    Query(query): Query<ComponentsQuery>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let rows = db::components::list_serial(&mut conn, query.serial.trim()).await?;
+    Answer::ok(&Page { items: rows.into_iter().map(component).collect(), next_page_token: None })
+}
+
+fn component(row: ComponentRow) -> Component {
+    Component {
+        node: row.node_name,
+        kind: row.kind,
+        serial: row.serial,
+        slot: row.slot,
+        model: row.model,
+        first_seen: row.first_seen,
+        last_seen: row.last_seen,
+        replaced_at: row.replaced_at.map(|at| at.to_jiff()),
+        replaced_by: row.replaced_by,
+        replaced_reason: row.replaced_reason,
+    }
+}
