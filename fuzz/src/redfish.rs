@@ -11,8 +11,9 @@ use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use muster_agent::bmc::{Bmcs, Limits};
+use muster_core::ids::JobId;
 use muster_core::values::Secret;
-use muster_core::wire::agent::BmcTarget;
+use muster_core::wire::bmc::BmcTarget;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -54,10 +55,16 @@ async fn read(target: &BmcTarget) {
         spacing: zero,
         poll: zero,
         settle: zero,
+        ask_again: zero,
+        between: zero,
+        power_on: zero,
+        power_off: zero,
+        shutdown: zero,
+        dip: zero,
         cool_off: zero,
         cool_off_max: zero,
     };
-    let bmc = Bmcs::new(limits).open(target).expect("a client");
+    let bmc = Bmcs::new(limits).open(target, JobId::new()).expect("a client");
     let mut shown = Vec::new();
     match bmc.observe().await {
         Ok(view) => {
@@ -69,7 +76,7 @@ async fn read(target: &BmcTarget) {
         }
         Err(error) => shown.push(error.to_string()),
     }
-    match bmc.event_log(None, 50).await {
+    match bmc.event_log(50).await {
         Ok(entries) => {
             assert!(entries.len() <= 50);
             shown.extend(
@@ -120,7 +127,7 @@ fn start() -> Bench {
     });
     let address = "127.0.0.1".parse().expect("an address");
     let (user, password) = ("admin".to_owned(), Secret::new("secret"));
-    Bench { runtime, answers, target: BmcTarget { address, port, user, password, certificate: None } }
+    Bench { runtime, answers, target: BmcTarget { address, port, user, password, certificate: None, system: None } }
 }
 
 fn tls() -> TlsAcceptor {
