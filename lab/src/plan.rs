@@ -270,7 +270,7 @@ mod tests {
         assert!(plan.machines.last().unwrap().disks.iter().all(|disk| disk.serial == STRANGER_DISK));
         plan.validate().unwrap();
         let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-        assert_eq!(again.machines.len(), 3);
+        assert_eq!(again.machines.len(), 4);
         assert!(again.machines[2].manual_power());
     }
 

@@ -63,7 +63,7 @@ async fn ready(State(app): State<App>) -> Result<Response, Error> {
 /// Counts are read when they are asked for: every replica then shows the same.
 async fn show_metrics(State(app): State<App>, _: Viewer) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
-    let nodes = db::nodes::count_by_state(&mut conn).await?;
+    let nodes = db::monitoring::count_by_state(&mut conn).await?;
     for state in NodeState::ALL {
         let count = nodes.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, count)| *count);
         gauge("muster_nodes", state.as_str(), count);
@@ -101,8 +101,8 @@ async fn list_prometheus_targets(
     Query(query): Query<TargetsQuery>,
 ) -> Result<Answer, Error> {
     let port = query.port.unwrap_or(EXPORTER_PORT);
-    let rows = db::nodes::list_targets(&mut *app.pool.acquire().await?).await?;
-    let group = |row: db::nodes::TargetRow| {
+    let rows = db::monitoring::list_targets(&mut *app.pool.acquire().await?).await?;
+    let group = |row: db::monitoring::TargetRow| {
         let text = |value: Option<String>| value.unwrap_or_default();
         let target = std::net::SocketAddr::new(row.address.addr(), port).to_string();
         json!({ "targets": [target], "labels": {

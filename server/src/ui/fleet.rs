@@ -104,7 +104,7 @@ struct Transition {
 /// The fleet.
 pub(super) async fn show_fleet(State(app): State<App>, Viewer(actor): Viewer, visit: Visit) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
-    let counts: BTreeMap<String, i64> = db::nodes::count_by_state(&mut conn).await?.into_iter().collect();
+    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn).await?.into_iter().collect();
     let total: i64 = counts.values().sum();
     let now = visit.now;
     let mut stuck = db::pages::fleet::list_stuck(&mut conn, now, ROWS + 1).await?;

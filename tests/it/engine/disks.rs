@@ -122,8 +122,6 @@ async fn protection_stops_what_destroys_at_the_last_moment() {
     // Before the step begins: it waits, and says for what.
     world.until("n1", "imaging").await;
     world.protect("n1", true).await;
-    let job = world.until_leased("n1", "boot_live").await;
-    world.agent.work(&job).await.unwrap();
     world.engine().await;
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).body;
     assert_eq!(why["waiting_for"], "its protection to be cleared");

@@ -235,7 +235,8 @@ impl World {
     async fn quiet(&self) -> bool {
         let busy: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
-             WHERE n.state <> ALL($1) OR (n.state <> 'failed' AND c.state = 'releasing') OR (n.state = 'available' AND c.id IS NOT NULL)",
+             WHERE n.state <> ALL($1) OR (n.state <> 'failed' AND c.state = 'releasing') OR (n.state = 'available' AND c.id IS NOT NULL)
+                OR EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased'))",
         )
         .bind(RESTING.map(str::to_owned).to_vec())
         .fetch_one(&self.server.app.pool)

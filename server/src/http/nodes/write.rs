@@ -265,7 +265,7 @@ async fn power(conn: &mut PgConnection, faults: &mut Vec<Fault>, power: &NodePow
                 |id: &str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
             if bmc.system.as_deref().is_some_and(|id| !fits(id)) {
                 let detail = "The Id of a computer system: 1 to 128 printable characters, no slash.";
-                faults.push(fault(&format!("{pointer}/system"), "invalid", detail));
+                faults.push(fault(format!("{pointer}/system"), "invalid", detail));
             }
             let credential = bmc_credential(conn, faults, pointer, &bmc.credential, bmc.port).await?;
             let (address, port, system) = (bmc.address, bmc.port, bmc.system.clone());
@@ -277,7 +277,7 @@ async fn power(conn: &mut PgConnection, faults: &mut Vec<Fault>, power: &NodePow
             let user = credential.as_ref().and_then(|row| row.spec["user"].as_str());
             if user.is_some_and(|user| user.len() > IPMI_USER_BYTES) {
                 let detail = format!("An IPMI user has at most {IPMI_USER_BYTES} bytes, and its password 20.");
-                faults.push(fault(&format!("{pointer}/credential"), "out_of_range", detail));
+                faults.push(fault(format!("{pointer}/credential"), "out_of_range", detail));
             }
             let (address, port, firmware) = (bmc.address, bmc.port, bmc.firmware);
             Ok(credential.map(|row| Power::Ipmi { address, port, credential: row.id, firmware }))
@@ -300,7 +300,7 @@ async fn bmc_credential(
     port: u16,
 ) -> Result<Option<ObjectRow>, Error> {
     if port == 0 {
-        faults.push(fault(&format!("{bmc}/port"), "out_of_range", "1 to 65535"));
+        faults.push(fault(format!("{bmc}/port"), "out_of_range", "1 to 65535"));
     }
     let pointer = format!("{bmc}/credential");
     let credential = target(conn, faults, &pointer, "credential", Some(name)).await?;

@@ -158,10 +158,7 @@ fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
 
 /// A stopped cluster with the migrated template database; made by the first test process that needs it.
 fn template() -> PathBuf {
-    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(migrations).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let schema: Vec<u8> = files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect();
+    let schema: Vec<u8> = muster_server::MIGRATOR.iter().flat_map(|migration| migration.checksum.to_vec()).collect();
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("pg-{}", &Digest::of(&schema).hex()[..16]));
     let lock = File::create(place.with_extension("lock")).unwrap();
     lock.lock().unwrap();

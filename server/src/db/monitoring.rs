@@ -1,0 +1,49 @@
+//! What monitoring asks of all nodes at once.
+
+use ipnet::IpNet;
+use sqlx::PgConnection;
+
+use crate::error::Error;
+
+/// Nodes by state, for metrics and the fleet's page.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_by_state(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
+    let rows = sqlx::query!(r#"SELECT state, count(*) AS "count!" FROM nodes GROUP BY state ORDER BY state"#)
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.state, row.count)).collect())
+}
+
+/// One admitted node, for Prometheus.
+#[derive(Clone, Debug)]
+pub struct TargetRow {
+    pub name: String,
+    pub address: IpNet,
+    pub site: String,
+    pub rack: Option<String>,
+    pub pool: Option<String>,
+    pub profile: Option<String>,
+}
+
+/// Nodes in service, with the first address of each.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_targets(conn: &mut PgConnection) -> Result<Vec<TargetRow>, Error> {
+    Ok(sqlx::query_as!(
+        TargetRow,
+        r#"SELECT n.name, m.address AS "address!", s.name AS site, r.name AS "rack?", p.name AS "pool?", h.name AS "profile?"
+           FROM nodes n
+           JOIN objects s ON s.id = n.site_id
+           JOIN LATERAL (SELECT address FROM node_macs WHERE node_id = n.id AND address IS NOT NULL ORDER BY mac LIMIT 1) m ON true
+           LEFT JOIN objects r ON r.id = n.rack_id
+           LEFT JOIN objects h ON h.id = n.profile_id
+           LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           LEFT JOIN objects p ON p.id = c.pool_id
+           WHERE n.state = 'in_service' ORDER BY n.name"#,
+    )
+    .fetch_all(conn)
+    .await?)
+}
