@@ -11,6 +11,7 @@ pub mod error; // What can go wrong in the lab
 pub mod machine; // One QEMU machine: power, firmware settings, console, disks, faults
 pub mod plan; // What a rack is made of
 pub mod rack; // The namespace, its network, and everything in it
+pub mod simulated; // Machines without hardware, and the agent that acts on them
 pub mod slurm; // munged and slurmctld inside the namespace
 
 pub use error::LabError;

@@ -8,8 +8,9 @@ use muster_core::wire::agent::{
 use muster_core::wire::node::{Failure, Progress};
 
 use crate::simulated::World;
-use crate::simulated::agent::Stop;
-use crate::simulated::{Fuel, machine};
+use muster_lab::simulated::agent::Stop;
+use crate::simulated::Fuel;
+use muster_lab::simulated::machine;
 
 fn stale(code: &str) -> Result<(), Stop> {
     Err(Stop::Refused(409, code.into()))
@@ -84,7 +85,7 @@ async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeat
     assert_eq!(world.agent.start_act(&job, "power_on", "power off").await.unwrap(), ActReply::Go);
     world.advance(7);
     let former = world.replace_agent(u32::MAX).await;
-    let again = world.agent.lease(1).await.unwrap().pop().unwrap();
+    let again = world.agent.lease(1, 0).await.unwrap().pop().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, job.attempt + 1));
     let [act] = again.acts.as_slice() else { panic!("{:?}", again.acts) };
     assert_eq!((act.act.as_str(), act.before.as_str(), act.attempt, act.age_s), ("power_on", "power off", 1, 7));
@@ -93,7 +94,7 @@ async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeat
     assert_eq!(former.start_act(&job, "reset", "").await.unwrap_err(), stale("stale_epoch").unwrap_err());
     assert_eq!(former.renew(&job).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     assert_eq!(former.report(job.id, job.attempt, Outcome::Cancelled).await, stale("stale_epoch"));
-    assert_eq!(former.lease(1).await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    assert_eq!(former.lease(1, 0).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     let JobSpec::BootLive(spec) = &again.spec else { panic!("{again:?}") };
     assert_eq!(former.redeem(&job, spec.permit, None).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     // The machine was never switched on: the boot is given up, and its next round may act anew.
@@ -117,11 +118,11 @@ async fn a_lease_that_runs_out_hands_the_job_on_and_keeps_the_late_outcome_out()
     world.agent.renew(&job).await.unwrap();
     world.advance(29);
     world.expire_leases().await;
-    assert!(second.lease(1).await.unwrap().is_empty(), "renewed 29 s ago");
+    assert!(second.lease(1, 0).await.unwrap().is_empty(), "renewed 29 s ago");
     world.advance(2);
-    assert!(second.lease(1).await.unwrap().is_empty(), "not before the server has seen it");
+    assert!(second.lease(1, 0).await.unwrap().is_empty(), "not before the server has seen it");
     world.expire_leases().await;
-    let again = second.lease(1).await.unwrap().pop().unwrap();
+    let again = second.lease(1, 0).await.unwrap().pop().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, 2));
     let told = JobResult::Live {
         host_key: "late".into(),
@@ -167,14 +168,14 @@ async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_lose
     let mut world = World::start(2).await;
     let second = world.second_agent().await;
     world.engine().await;
-    let mine = world.agent.lease(1).await.unwrap().pop().unwrap();
-    let theirs = second.lease(1).await.unwrap().pop().unwrap();
+    let mine = world.agent.lease(1, 0).await.unwrap().pop().unwrap();
+    let theirs = second.lease(1, 0).await.unwrap().pop().unwrap();
     assert_ne!(mine.node, theirs.node);
-    second.hello_again().await;
+    second.hello_again().await.unwrap();
     assert!(!second.renew(&theirs).await.unwrap());
     world.admin.delete("/v1/sites/lab/agents/second").await.expect(204);
     assert_eq!(second.renew(&theirs).await.unwrap_err(), Stop::Refused(401, "unauthenticated".into()));
-    let handed_on: Vec<Job> = world.agent.lease(5).await.unwrap();
+    let handed_on: Vec<Job> = world.agent.lease(5, 0).await.unwrap();
     assert_eq!(handed_on.iter().map(|job| (job.id, job.attempt)).collect::<Vec<_>>(), [(theirs.id, 2)]);
     world.agent.work(&handed_on[0]).await.unwrap();
     world.agent.work(&mine).await.unwrap();

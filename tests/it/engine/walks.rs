@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::simulated::World;
-use crate::simulated::agent::IMMORTAL;
+use muster_lab::simulated::agent::IMMORTAL;
 
 const NODES: u8 = 3;
 const ACTIONS: [&str; 12] = [

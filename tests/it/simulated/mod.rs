@@ -1,24 +1,27 @@
 //! The real server, its engine and its agents' listener over simulated machines. Time is the test's: nothing here sleeps.
 
-pub(crate) mod agent; // The agent process
-pub(crate) mod machine; // One machine and its log
 mod oracle; // What must hold whatever happened
-pub(crate) mod rack; // Everything outside of the server
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use muster_core::gates::Verdict;
+use muster_core::values::Mac;
 use muster_core::wire::agent::{Job, Outcome};
 use muster_core::wire::node::Failure;
+use muster_lab::simulated::agent::{Agent, IMMORTAL, Listener, Stop};
+use muster_lab::simulated::machine::{Machine, Turn};
+use muster_lab::simulated::rack::Rack;
 use muster_server::tasks::leases;
 use muster_server::{engine, http};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use self::agent::{Agent, IMMORTAL, Stop};
-use self::machine::{Machine, Turn};
-use self::rack::Rack;
 use crate::support::fleet;
 use crate::support::server::{Caller, Reply, Server};
 
@@ -33,10 +36,29 @@ pub(crate) struct World {
     pub(crate) admin: Caller,
     pub(crate) agent: Agent,
     rack: Arc<Mutex<Rack>>,
-    listener: Router,
+    listener: Arc<dyn Listener>,
     token: String,
     /// Steps that the next agent process lives.
     pub(crate) fuel: Fuel,
+}
+
+/// The listener's router, called as a socket would call it.
+struct InProcess(Router);
+
+impl Listener for InProcess {
+    fn post(&self, path: String, token: String, body: Vec<u8>) -> BoxFuture<'_, (u16, Vec<u8>)> {
+        async move {
+            let request = Request::post(path)
+                .header("authorization", format!("Bearer {token}"))
+                .header("content-type", "application/json")
+                .body(Body::from(body))
+                .unwrap();
+            let response = self.0.clone().oneshot(request).await.unwrap();
+            let status = response.status().as_u16();
+            (status, axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap().to_vec())
+        }
+        .boxed()
+    }
 }
 
 /// How long agent processes live.
@@ -63,9 +85,10 @@ impl World {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }
         let token = enrol(&admin, "first").await;
-        let listener = http::agent::router(server.app.clone());
-        let rack = Arc::new(Mutex::new(Rack::new(nodes)));
-        let agent = Agent::start(listener.clone(), &token, Arc::clone(&rack), IMMORTAL).await;
+        let listener: Arc<dyn Listener> = Arc::new(InProcess(http::agent::router(server.app.clone())));
+        let machine = |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
+        let rack = Arc::new(Mutex::new(Rack::of((1..=nodes).map(machine))));
+        let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL).await.unwrap();
         Self { server, admin, agent, rack, listener, token, fuel: Fuel::Forever }
     }
 
@@ -108,20 +131,20 @@ impl World {
 
     /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
     pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
-        let next = Agent::start(self.listener.clone(), &self.token, Arc::clone(&self.rack), fuel).await;
+        let next = Agent::start(Arc::clone(&self.listener), &self.token, Arc::clone(&self.rack), fuel).await.unwrap();
         std::mem::replace(&mut self.agent, next)
     }
 
     /// A second agent of the site.
     pub(crate) async fn second_agent(&self) -> Agent {
         let token = enrol(&self.admin, "second").await;
-        Agent::start(self.listener.clone(), &token, Arc::clone(&self.rack), IMMORTAL).await
+        Agent::start(Arc::clone(&self.listener), &token, Arc::clone(&self.rack), IMMORTAL).await.unwrap()
     }
 
     /// The engine, then the jobs that are ready, one by one. Whether anything moved.
     pub(crate) async fn pass(&mut self) -> bool {
         let turns = self.engine().await;
-        let jobs = self.agent.lease(100).await.unwrap();
+        let jobs = self.agent.lease(100, 0).await.unwrap();
         let moved = turns > 0 || !jobs.is_empty();
         for job in jobs {
             self.prepare(&job).await;
@@ -133,7 +156,7 @@ impl World {
                     self.replace_agent(self.fuel.amount()).await;
                     break;
                 }
-                Err(Stop::Refused(status, code)) => panic!("{}: {status} {code}", job.spec.kind()),
+                Err(stop) => panic!("{}: {stop:?}", job.spec.kind()),
             }
         }
         moved
@@ -180,7 +203,7 @@ impl World {
     pub(crate) async fn until_leased(&mut self, name: &str, kind: &str) -> Job {
         for _ in 0..PASSES {
             self.engine().await;
-            let jobs = self.agent.lease(100).await.unwrap();
+            let jobs = self.agent.lease(100, 0).await.unwrap();
             let idle = jobs.is_empty();
             let mut found = None;
             for job in jobs {

@@ -3,10 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::Request;
+use futures::future::BoxFuture;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{
@@ -17,19 +16,31 @@ use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tower::ServiceExt as _;
+use tokio::time::Instant;
 
+use super::habits::What;
 use super::machine::{Done, Heard, Machine, Running, Turn};
 use super::rack::Rack;
 
+/// How often a lease is renewed.
+const RENEW: Duration = Duration::from_secs(10);
+
+/// The agents' listener, over a socket or not.
+pub trait Listener: Send + Sync {
+    /// Posts a body with the agent's token; the status and the body of the answer. A server that is away is asked again.
+    fn post(&self, path: String, token: String, body: Vec<u8>) -> BoxFuture<'_, (u16, Vec<u8>)>;
+}
+
 /// Enough for anything.
-pub(crate) const IMMORTAL: u32 = u32::MAX;
+pub const IMMORTAL: u32 = u32::MAX;
 
 /// Why a job did not come to its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// The process died.
     Dead,
+    /// It was told to stop.
+    Cancelled,
     /// The server does not want to hear of it: the status and the code of the refusal.
     Refused(u16, String),
 }
@@ -61,11 +72,11 @@ fn fatal(code: &str, message: String) -> Bad {
 }
 
 #[derive(Clone)]
-pub(crate) struct Agent {
-    router: Router,
+pub struct Agent {
+    listener: Arc<dyn Listener>,
     token: String,
     rack: Arc<Mutex<Rack>>,
-    pub(crate) epoch: i64,
+    pub epoch: i64,
     trusted: String,
     instance: String,
     /// Steps left to this process.
@@ -76,9 +87,17 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// A process starts and says hello.
-    pub(crate) async fn start(router: Router, token: &str, rack: Arc<Mutex<Rack>>, fuel: u32) -> Self {
+    ///
+    /// # Errors
+    /// When it is not welcome.
+    pub async fn start(
+        listener: Arc<dyn Listener>,
+        token: &str,
+        rack: Arc<Mutex<Rack>>,
+        fuel: u32,
+    ) -> Result<Self, Stop> {
         let mut agent = Self {
-            router,
+            listener,
             token: token.to_owned(),
             rack,
             epoch: 0,
@@ -87,69 +106,70 @@ impl Agent {
             fuel: Arc::new(AtomicU32::new(fuel)),
             deaf: Arc::new(AtomicBool::new(false)),
         };
-        let welcome = agent.hello_again().await;
+        let welcome = agent.hello_again().await?;
         agent.epoch = welcome.epoch;
         agent.trusted = welcome.permit_public_key;
-        agent
+        Ok(agent)
     }
 
     /// The same process says hello, as after a lost answer.
-    pub(crate) async fn hello_again(&self) -> Welcome {
+    ///
+    /// # Errors
+    /// When it is not welcome.
+    pub async fn hello_again(&self) -> Result<Welcome, Stop> {
         let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance: self.instance.clone() };
-        self.call("/agent/v1/hello", &hello).await.expect("an enrolled agent is welcome")
+        self.call("/agent/v1/hello", &hello).await
     }
 
     /// It does not hear cancellations from now on: those that come between two renewals are heard as late.
-    pub(crate) fn refuse_to_stop(&self) {
+    pub fn refuse_to_stop(&self) {
         self.deaf.store(true, Ordering::SeqCst);
     }
 
     /// So many steps from now on.
-    pub(crate) fn refuel(&self, steps: u32) {
+    pub fn refuel(&self, steps: u32) {
         self.fuel.store(steps, Ordering::SeqCst);
     }
 
     /// A call as it goes over the wire.
-    pub(crate) async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
-        let request = Request::post(path)
-            .header("authorization", format!("Bearer {}", self.token))
-            .header("content-type", "application/json")
-            .body(Body::from(serde_json::to_vec(body).unwrap()))
-            .unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        let bytes = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap();
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        match status.is_success() {
-            true => Ok(serde_json::from_value(body).unwrap()),
-            false => Err(Stop::refused(status.as_u16(), &body)),
+    pub async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
+        let body = serde_json::to_vec(body).expect("wire types are JSON");
+        let (status, bytes) = self.listener.post(path.to_owned(), self.token.clone(), body).await;
+        if !(200..300).contains(&status) {
+            return Err(Stop::refused(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
         }
+        // An answer without a body is nothing.
+        let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(bytes).map_err(|error| Stop::Refused(status, error.to_string()))
     }
 
-    pub(crate) async fn lease(&self, capacity: u32) -> Result<Vec<Job>, Stop> {
-        let leased: LeasedJobs =
-            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s: 0 }).await?;
+    /// Leases the jobs that are ready, or the first ones that become so within `wait_s`.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn lease(&self, capacity: u32, wait_s: u64) -> Result<Vec<Job>, Stop> {
+        let leased: LeasedJobs = self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s }).await?;
         Ok(leased.jobs)
     }
 
     /// Whether the job is to be stopped.
-    pub(crate) async fn renew(&self, job: &Job) -> Result<bool, Stop> {
+    pub async fn renew(&self, job: &Job) -> Result<bool, Stop> {
         let waiting_for = Some(format!("the simulated {}", job.spec.kind()));
         let renew = RenewJob { epoch: self.epoch, attempt: job.attempt, progress: None, log: Vec::new(), waiting_for };
         Ok(self.call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew).await?.cancel)
     }
 
-    pub(crate) async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
+    pub async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
         let report = ReportOutcome { epoch: self.epoch, attempt, outcome };
         self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report).await
     }
 
-    pub(crate) async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
+    pub async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
         let start = StartAct { epoch: self.epoch, attempt: job.attempt, act: act.into(), before: before.into() };
         self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
     }
 
-    pub(crate) async fn redeem(
+    pub async fn redeem(
         &self,
         job: &Job,
         permit: PermitId,
@@ -160,20 +180,52 @@ impl Agent {
     }
 
     /// Does a job from lease to outcome, which the server took.
-    pub(crate) async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
+    pub async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
-        if self.renew(job).await? && !self.deaf.load(Ordering::SeqCst) {
-            self.report(job.id, job.attempt, Outcome::Cancelled).await?;
-            return Ok(Outcome::Cancelled);
-        }
-        let outcome = match self.execute(job).await {
+        let executed = match self.told_to_stop(job).await? {
+            true => Err(Bad::Stops(Stop::Cancelled)),
+            false => self.execute(job).await,
+        };
+        let outcome = match executed {
             Ok(result) => Outcome::Succeeded { result },
             Err(Bad::Fails(failure)) => Outcome::Failed { failure },
+            Err(Bad::Stops(Stop::Cancelled)) => {
+                self.report(job.id, job.attempt, Outcome::Cancelled).await?;
+                return Ok(Outcome::Cancelled);
+            }
             Err(Bad::Stops(stop)) => return Err(stop),
         };
         self.step()?;
         self.report(job.id, job.attempt, outcome.clone()).await?;
         Ok(outcome)
+    }
+
+    async fn told_to_stop(&self, job: &Job) -> Result<bool, Stop> {
+        Ok(self.renew(job).await? && !self.deaf.load(Ordering::SeqCst))
+    }
+
+    /// Waits until the machine is done with what it does, and keeps the lease meanwhile.
+    async fn done(&self, job: &Job) -> Result<(), Stop> {
+        let mut renew_at = Instant::now() + RENEW;
+        loop {
+            let left = self.with(job, |machine| machine.busy_for());
+            if left.is_zero() {
+                return Ok(());
+            }
+            tokio::time::sleep(left.min(RENEW)).await;
+            if Instant::now() >= renew_at {
+                renew_at = Instant::now() + RENEW;
+                if self.told_to_stop(job).await? {
+                    return Err(Stop::Cancelled);
+                }
+            }
+        }
+    }
+
+    /// Lets the machine take its time for something that happens beside it, or that leaves no trace on it.
+    async fn takes(&self, job: &Job, what: What) -> Result<(), Stop> {
+        self.with(job, |machine| machine.begin(job.id, what));
+        self.done(job).await
     }
 
     /// The next thing the process does, if it lives to do it.
@@ -191,7 +243,7 @@ impl Agent {
 
     /// Looks at a machine or does something to it.
     fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
-        act(self.rack().machines.get_mut(&job.node_name).expect("every node has its machine"))
+        self.rack().with(&job.node_name, act).expect("every node has its machine")
     }
 
     async fn execute(&self, job: &Job) -> Result<JobResult, Bad> {
@@ -206,6 +258,7 @@ impl Agent {
         match &job.spec {
             JobSpec::BootLive(spec) => self.boot_live(job, spec).await,
             JobSpec::Inventory { .. } => {
+                self.takes(job, What::Inventory).await?;
                 let facts = self.with(job, |machine| machine.facts());
                 Ok(JobResult::Facts { facts: Box::new(facts) })
             }
@@ -215,6 +268,7 @@ impl Agent {
                     self.step()?;
                     self.with(job, |machine| machine.power_off(done));
                 }
+                self.done(job).await?;
                 Ok(JobResult::PoweredOff)
             }
             JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
@@ -227,16 +281,21 @@ impl Agent {
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
             JobSpec::Gates { plan, .. } => self.node(job, Work::Gate(plan.clone())).await,
             JobSpec::SlurmAdmit { nodes, revision, name, .. } => {
+                self.takes(job, What::Admit).await?;
                 self.step()?;
-                match self.rack().configure(*revision, nodes).contains(name) {
+                match self.rack().configure(*revision, nodes, name) {
                     true => Ok(JobResult::Admitted { view: "idle".into() }),
                     false => Err(failed("not_listed")),
                 }
             }
-            JobSpec::SlurmDrain { .. } => Ok(JobResult::Drained),
+            JobSpec::SlurmDrain { .. } => {
+                self.takes(job, What::Drain).await?;
+                Ok(JobResult::Drained)
+            }
             JobSpec::SlurmRemove { nodes, revision, name, .. } => {
+                self.takes(job, What::Remove).await?;
                 self.step()?;
-                match self.rack().configure(*revision, nodes).contains(name) {
+                match self.rack().configure(*revision, nodes, name) {
                     true => Err(failed("still_listed")),
                     false => Ok(JobResult::Removed),
                 }
@@ -252,6 +311,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         self.with(job, |machine| match &machine.running {
             Running::Live { nonce } if *nonce == spec.nonce => Ok(JobResult::Live {
                 host_key: machine.host_key(),
@@ -272,6 +332,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         self.with(job, |machine| match machine.running {
             Running::Installed => Ok(JobResult::Booted { boot_id: machine.boot_id() }),
             _ => Err(failed("not_booted")),
@@ -290,6 +351,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         Ok(JobResult::Booted { boot_id: self.with(job, |machine| machine.boot_id()) })
     }
 
@@ -302,7 +364,10 @@ impl Agent {
             _ => act,
         };
         match self.redeem(job, permit, None).await? {
-            Answer::Granted { .. } => Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None }),
+            Answer::Granted { .. } => {
+                let (act, at) = (act.into(), jiff::Timestamp::default());
+                Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None, at })
+            }
             Answer::Refused { reason } => Err(fatal("permit_refused", reason)),
         }
     }
@@ -311,7 +376,7 @@ impl Agent {
     async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
         self.step()?;
         let before = self.with(job, |machine| machine.boot_id());
-        match self.start_act(job, done.act, &before).await? {
+        match self.start_act(job, &done.act, &before).await? {
             ActReply::Go => {
                 self.step()?;
                 Ok(Some(done))
@@ -339,8 +404,10 @@ impl Agent {
             self.step()?;
             self.with(job, |machine| machine.answer(job.id, &answer, &self.trusted));
             self.step()?;
+            self.done(job).await?;
             heard = self.with(job, |machine| machine.run(&plan));
         }
+        self.done(job).await?;
         match heard {
             Heard::Result(WorkResult::Failed(failure)) => Err(Bad::Fails(failure)),
             Heard::Result(WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
