@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::facts::Facts;
-use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
+use muster_core::ids::{JobId, NodeId, ObjectId, OperationId, PermitId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Move, Wait};
-use muster_core::lifecycle::snapshot::Snapshot;
+use muster_core::lifecycle::snapshot::{PowerShare, Snapshot};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::table;
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{NewJob, StayStep};
-use crate::db::lifecycle::{EngineNode, RackLock};
+use crate::db::lifecycle::EngineNode;
 use crate::db::permits::NewPermit;
 use crate::error::Error;
 
@@ -31,41 +31,79 @@ const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 /// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
 const PERMIT_GRACE_S: i64 = 60;
 
-/// Gives one due node its turn; `false` when none is due.
-pub(super) async fn take(app: &App) -> Result<bool, Error> {
+/// Moves in one turn: a node that enters a state begins its work there at once. More than a way without work in it can have.
+const MOVES: usize = 8;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// An agent has something to do.
+    QueuedJob,
+    Other,
+}
+
+/// What became of a decision.
+enum Done {
+    Moved { freed_power: bool },
+    QueuedJob,
+    Waits,
+}
+
+/// Gives one due node its turn; `None` when none is due.
+pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(false) };
+    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(None) };
     match give(&mut tx, node, now).await {
-        Ok(()) => tx.commit().await?,
-        Err(error @ Error::Unavailable(_)) => return Err(error),
+        Ok((turn, freed)) => {
+            tx.commit().await?;
+            if let Some(rack) = freed {
+                // Apart: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile. Should it not come to this,
+                // those that wait for power look again by themselves.
+                let mut tx = app.pool.begin().await?;
+                db::lifecycle::wake_rack(&mut tx, rack, now).await?;
+                tx.commit().await?;
+            }
+            Ok(Some(turn))
+        }
+        Err(error @ Error::Unavailable(_)) => Err(error),
         // The node that is due longest comes first: one whose turn goes wrong must not keep all others waiting.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
             db::lifecycle::postpone(&mut *app.pool.acquire().await?, node, now + AFTER_ERROR, now).await?;
+            Ok(Some(Turn::Other))
         }
     }
-    Ok(true)
 }
 
-async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
-    let node = db::lifecycle::get(conn, node).await?;
-    let stay = db::jobs::list_stay(conn, node.id, node.visit).await?;
-    let mut snapshot = snapshot(conn, &node, &stay).await?;
-    let mut decision = decide(&snapshot, now);
-    if let Decision::Start(step) = decision
-        && step.powers_on()
-        && node.power_reserved_w == 0
-    {
-        // Decided again with the rack held: two nodes cannot share out the same watts.
-        snapshot.power = db::lifecycle::power_share(conn, &node, RackLock::Hold).await?;
-        decision = decide(&snapshot, now);
+/// One decision after the other, until there is something to wait for. The rack whose power was freed on the way.
+async fn give(conn: &mut PgConnection, id: NodeId, now: Timestamp) -> Result<(Turn, Option<ObjectId>), Error> {
+    let mut freed = None;
+    for _ in 0..MOVES {
+        let node = db::lifecycle::get(conn, id).await?;
+        let stay = db::jobs::list_stay(conn, node.id, node.visit).await?;
+        let mut snapshot = snapshot(&node, &stay);
+        let mut decision = decide(&snapshot, now);
+        if let Decision::Start(step) = decision
+            && step.powers_on()
+            && node.power_reserved_w == 0
+        {
+            // Decided again with the rack held: two nodes cannot share out the same watts.
+            snapshot.power = db::lifecycle::power_share(conn, &node).await?;
+            decision = decide(&snapshot, now);
+        }
+        match persist(conn, &node, &stay, decision, now).await? {
+            Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),
+            Done::QueuedJob => return Ok((Turn::QueuedJob, freed)),
+            Done::Waits => return Ok((Turn::Other, freed)),
+        }
     }
-    persist(conn, &node, &stay, decision, now).await
+    // Still due: it goes on in its next turn.
+    Ok((Turn::Other, freed))
 }
 
-async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep]) -> Result<Snapshot, Error> {
+fn snapshot(node: &EngineNode, stay: &[StayStep]) -> Snapshot {
     let result = |wanted: Step| stay.iter().find(|step| step.view.step == wanted).and_then(|step| step.result.as_ref());
     let gates = |wanted| match result(wanted) {
         Some(JobResult::Gated { results, .. }) => results.clone(),
@@ -79,7 +117,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         Some(JobResult::Facts { facts }) => Some((**facts).clone()),
         _ => None,
     };
-    Ok(Snapshot {
+    Snapshot {
         name: node.name.clone(),
         state: node.state,
         entered_at: node.entered_at,
@@ -94,7 +132,8 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         live: node.live,
         installed: node.installed,
         power_person: node.power_person.clone(),
-        power: db::lifecycle::power_share(conn, node, RackLock::Look).await?,
+        // Asked for only when it decides.
+        power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
         steps: stay.iter().map(|step| step.view.clone()).collect(),
         profile: node.profile.clone(),
         facts,
@@ -102,7 +141,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         suite: node.suite.clone(),
         gates: gates(Step::Gates),
         gates_after_reboot: gates(Step::GatesAfterReboot),
-    })
+    }
 }
 
 async fn persist(
@@ -111,16 +150,19 @@ async fn persist(
     stay: &[StayStep],
     decision: Decision,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Done, Error> {
     match decision {
         Decision::Wait(wait) => {
             refuse_wish(conn, node, &wait, now).await?;
             let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
             let due = wait.until.or(again);
-            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await
+            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await?;
+            Ok(Done::Waits)
         }
-        Decision::Start(step) => start(conn, node, step, now).await,
-        Decision::Retry(step, not_before) => retry(conn, node, stay, step, (now, not_before)).await,
+        Decision::Start(step) => start(conn, node, step, now).await.map(|()| Done::QueuedJob),
+        Decision::Retry(step, not_before) => {
+            retry(conn, node, stay, step, (now, not_before)).await.map(|()| Done::QueuedJob)
+        }
         Decision::Cancel(step) => {
             if let Some(job) = find(stay, step) {
                 db::jobs::cancel(conn, job.id, now).await?;
@@ -133,9 +175,13 @@ async fn persist(
             };
             // Looked at again soon: a queued job is cancelled at once, a running one when its worker hears of it.
             let soon = now + SignedDuration::from_secs(1);
-            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await
+            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await?;
+            Ok(Done::Waits)
         }
-        Decision::Advance(to) => advance(conn, node, &to, now).await,
+        Decision::Advance(to) => {
+            advance(conn, node, &to, now).await?;
+            Ok(Done::Moved { freed_power: to.effects.contains(&Effect::FreePower) })
+        }
     }
 }
 
@@ -233,9 +279,7 @@ async fn operation(
     step: Step,
     now: Timestamp,
 ) -> Result<OperationId, Error> {
-    if let Some(operation) = node.operation
-        && db::lifecycle::operation_open(conn, operation).await?
-    {
+    if let Some(operation) = node.operation.filter(|_| node.operation_open) {
         return Ok(operation);
     }
     db::lifecycle::open_operation(conn, node, step.as_str(), now).await
@@ -276,7 +320,10 @@ async fn mint(
     from: Timestamp,
 ) -> Result<(), Error> {
     let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
-    let facts = db::facts::latest(conn, node.id).await?.map(|seen| seen.facts);
+    let facts = match kind {
+        PermitKind::Power => None,
+        PermitKind::Image | PermitKind::Wipe => db::facts::latest(conn, node.id).await?.map(|seen| seen.facts),
+    };
     let disk_serials = match (kind, &node.profile, facts) {
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
@@ -320,11 +367,6 @@ async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Tim
         && let Some((claim, _)) = node.claim
     {
         db::lifecycle::end_claim(conn, claim, now).await?;
-    }
-    if to.effects.contains(&Effect::FreePower)
-        && let Some(rack) = node.rack
-    {
-        db::lifecycle::wake_rack(conn, rack, now).await?;
     }
     let because = to.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let summary = format!("{}: {} → {}{because}", node.name, node.state, to.to);
