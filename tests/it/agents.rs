@@ -7,9 +7,9 @@ use muster_core::wire::agent::{
 };
 use muster_core::wire::node::{Failure, Progress};
 
+use crate::simulated::Fuel;
 use crate::simulated::World;
 use muster_lab::simulated::agent::Stop;
-use crate::simulated::Fuel;
 use muster_lab::simulated::machine;
 
 fn stale(code: &str) -> Result<(), Stop> {

@@ -53,7 +53,8 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
         let budget = json!({ "site": SITE, "units": NODES_IN_RACK, "power_budget_w": NODES_IN_RACK * NODE_W });
         put(client, "racks", &rack(number), budget).await?;
     }
-    let subnet = json!({ "site": SITE, "network": "10.128.0.0/16", "agent_address": "10.128.0.1", "mode": "authoritative" });
+    let subnet =
+        json!({ "site": SITE, "network": "10.128.0.0/16", "agent_address": "10.128.0.1", "mode": "authoritative" });
     let profile = json!({
         "model": SITE, "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
         "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": NODE_W,
@@ -93,7 +94,8 @@ pub(super) async fn nodes(client: &Client, options: &FleetOptions) -> anyhow::Re
     let accept = options.until > Until::Declared;
     let first = node(client, 1, accept).await?;
     // What happened before the fleet was there is not read.
-    let before = client.events(0, &[("node", &name(1)), ("limit", "1")]).await?.items.first().map_or(0, |event| event.seq - 1);
+    let before =
+        client.events(0, &[("node", &name(1)), ("limit", "1")]).await?.items.first().map_or(0, |event| event.seq - 1);
     let rest = futures::stream::iter(2..=options.nodes).map(|number| node(client, number, accept));
     let rest: Vec<_> = rest.buffer_unordered(AT_ONCE).try_collect().await?;
     let ids: BTreeMap<_, _> = std::iter::once(first).chain(rest).collect();

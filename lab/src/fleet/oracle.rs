@@ -20,12 +20,7 @@ pub(super) fn check(history: &Follower, rack: &Rack, until: Until) -> anyhow::Re
         broken.extend(acts(machine));
         broken.extend(rests(machine, rack.scheduler.members.contains(&machine.name), until));
     }
-    ensure!(
-        broken.is_empty(),
-        "{} promises were broken: {}",
-        broken.len(),
-        broken[..broken.len().min(20)].join("; ")
-    );
+    ensure!(broken.is_empty(), "{} promises were broken: {}", broken.len(), broken[..broken.len().min(20)].join("; "));
     Ok(())
 }
 

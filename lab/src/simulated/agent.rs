@@ -148,7 +148,8 @@ impl Agent {
     /// # Errors
     /// When the server refuses.
     pub async fn lease(&self, capacity: u32, wait_s: u64) -> Result<Vec<Job>, Stop> {
-        let leased: LeasedJobs = self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s }).await?;
+        let leased: LeasedJobs =
+            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s }).await?;
         Ok(leased.jobs)
     }
 
@@ -169,12 +170,7 @@ impl Agent {
         self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
     }
 
-    pub async fn redeem(
-        &self,
-        job: &Job,
-        permit: PermitId,
-        challenge: Option<Challenge>,
-    ) -> Result<Answer, Stop> {
+    pub async fn redeem(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> Result<Answer, Stop> {
         let request = RedeemPermit { epoch: self.epoch, job: job.id, attempt: job.attempt, permit, challenge };
         Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
     }

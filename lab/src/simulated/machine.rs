@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Nic};
 use muster_core::clock::Clock;
+use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Nic};
 use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
 use muster_core::ids::{ClaimId, JobId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
