@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack e2e lint unit fuzz bench clean
+.PHONY: demo test deps build images stack fleet e2e lint unit fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -41,6 +41,10 @@ unit: deps
 	tests/bmcs/install
 	cargo nextest run --locked --workspace
 
+# Two hundred simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds.
+fleet: build
+	target/debug/muster-lab fleet --nodes 200 --speed 100 --failures 1 --kills
+
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the
 # middle of it, a node that boots with both dead, and a BMC that turns bad; then every page of the console in a browser.
 e2e: stack
@@ -60,4 +64,4 @@ bench: deps
 test: lint unit e2e
 
 clean:
-	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .fleet

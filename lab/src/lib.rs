@@ -8,9 +8,11 @@ pub mod bmc; // A Redfish service per machine, with faults on request
 pub mod control; // The rack from outside its process: a unix socket and its client
 pub mod demo; // The main job, from powered-off machines to a Slurm node and back
 pub mod error; // What can go wrong in the lab
+pub mod fleet; // Thousands of simulated nodes behind the real agents' protocol
 pub mod machine; // One QEMU machine: power, firmware settings, console, disks, faults
 pub mod plan; // What a rack is made of
 pub mod rack; // The namespace, its network, and everything in it
+pub mod simulated; // Machines without hardware, and the agent that acts on them
 pub mod slurm; // munged and slurmctld inside the namespace
 
 pub use error::LabError;

@@ -1,4 +1,6 @@
-//! `muster-lab`: a virtual rack by hand.
+//! `muster-lab`: a virtual rack by hand, and a simulated fleet.
+
+mod arguments; // Of the verbs that have many
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -7,16 +9,20 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
 use muster_lab::demo::{Artifacts, DemoOptions, Disturbance, Ending};
-use muster_lab::plan::AccelPlan;
+use muster_lab::fleet::worker::WorkerOptions;
+use muster_lab::fleet::{FleetOptions, ServerOptions, worker};
+use muster_lab::simulated::habits::Habits;
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use arguments::{DemoArguments, FleetAgentArguments, FleetArguments};
+
 #[derive(Parser)]
 #[command(
     name = "muster-lab",
-    about = "A virtual rack: QEMU machines with Redfish BMCs in a network namespace of their own"
+    about = "A virtual rack: QEMU machines with Redfish BMCs in a network namespace of their own; and a fleet without hardware"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -27,6 +33,11 @@ struct Arguments {
 enum Verb {
     /// Run the main job on real parts: three powered-off machines, one of which ends in Slurm and is released again.
     Demo(DemoArguments),
+    /// Take a fleet of simulated nodes through their whole lives, behind the real agents' protocol, engine and Postgres.
+    Fleet(FleetArguments),
+    /// The agent of a simulated fleet; `fleet` starts it.
+    #[command(hide = true)]
+    FleetAgent(FleetAgentArguments),
     /// Print the reference plan, with fresh BMC passwords.
     Plan,
     /// Build a rack in DIR and run it until Ctrl-C or SIGTERM.
@@ -75,50 +86,6 @@ enum Verb {
     },
 }
 
-/// Where the demo finds its parts; `make demo` knows.
-#[derive(clap::Args)]
-struct DemoArguments {
-    /// Where the rack, the database and the logs go; emptied first.
-    #[arg(long, default_value = ".demo")]
-    dir: PathBuf,
-    /// The muster binary.
-    #[arg(long, default_value = "target/debug/muster")]
-    muster: PathBuf,
-    /// The static node program.
-    #[arg(long)]
-    muster_node: PathBuf,
-    /// What the image builds left.
-    #[arg(long, default_value = ".cache")]
-    cache: PathBuf,
-    /// The stack with its lock.
-    #[arg(long)]
-    stack: PathBuf,
-    /// Blobs of the stack's bundle.
-    #[arg(long)]
-    bundle: PathBuf,
-    /// The suite the pool demands.
-    #[arg(long, default_value = "suites/admit-cpu.toml")]
-    suite: PathBuf,
-    /// The hardware profile of the rack's machines.
-    #[arg(long, default_value = "suites/profiles/virtual-node.toml")]
-    profile: PathBuf,
-    /// How machines run: `probe` takes KVM where it shows that it works.
-    #[arg(long, value_enum, default_value_t)]
-    accel: AccelPlan,
-    /// Port of the console on this host's loopback.
-    #[arg(long, default_value_t = 8080)]
-    port: u16,
-    /// Folder of the browser test, to be run against the console at the end.
-    #[arg(long)]
-    browser: Option<PathBuf>,
-    /// End after the main job.
-    #[arg(long)]
-    once: bool,
-    /// Kill the agent, the server and the database in the middle of the work.
-    #[arg(long)]
-    kills: bool,
-}
-
 #[tokio::main]
 async fn main() -> ExitCode {
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
@@ -135,6 +102,11 @@ async fn main() -> ExitCode {
 async fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Demo(arguments) => demo(arguments).await,
+        Verb::Fleet(arguments) => fleet(arguments).await,
+        Verb::FleetAgent(arguments) => {
+            let FleetAgentArguments { server, token_file, machines } = arguments;
+            worker::run(WorkerOptions { server, token_file, machines }).await
+        }
         Verb::Plan => print(&RackPlan::reference()),
         Verb::Up { dir, plan } => Ok(up(&dir, plan.as_deref()).await?),
         Verb::Show { dir } => print(&LabClient::new(&dir)?.machines().await?),
@@ -220,6 +192,42 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
     eprintln!("stopping: machines, programs, namespace");
     cancel.cancel();
     run.await
+}
+
+async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let seed = arguments.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
+    let server = match (arguments.server, arguments.token_file) {
+        (Some(url), Some(token_file)) => {
+            ServerOptions::Running { url, agent_url: arguments.agent_server.unwrap_or_default(), token_file }
+        }
+        _ => ServerOptions::Own { muster: std::path::absolute(arguments.muster)? },
+    };
+    let options = FleetOptions {
+        nodes: arguments.nodes,
+        habits: Habits { seed, speed: arguments.speed, failures: arguments.failures / 100.0 },
+        until: arguments.until,
+        kills: arguments.kills.then(|| std::time::Duration::from_secs_f64(arguments.kill_every)),
+        dir: std::path::absolute(arguments.dir)?,
+        server,
+        timeout: std::time::Duration::from_secs(arguments.timeout_s),
+        json: arguments.json,
+    };
+    if !arguments.json {
+        println!("seed {seed}");
+    }
+    let cancel = CancellationToken::new();
+    let run = muster_lab::fleet::run(&options, &cancel);
+    tokio::pin!(run);
+    let report = tokio::select! {
+        ended = &mut run => ended?,
+        _ = interrupt.recv() => { cancel.cancel(); run.await? }
+        _ = terminate.recv() => { cancel.cancel(); run.await? }
+    };
+    match arguments.json {
+        true => print(&report),
+        false => Ok(println!("{report}")),
+    }
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {

@@ -18,8 +18,10 @@ pub struct App {
     pub blobs: Arc<std::path::PathBuf>,
     /// Wakes the engine of this replica; the poll is the truth.
     pub wake_engine: Arc<Notify>,
-    /// Wakes agents that wait for jobs or for another site configuration.
+    /// Wakes agents that wait for jobs.
     pub wake_agents: Arc<Notify>,
+    /// Wakes agents that wait for another site configuration.
+    pub wake_sites: Arc<Notify>,
     /// Wakes pages and streams that follow events.
     pub wake_readers: Arc<tokio::sync::watch::Sender<i64>>,
 }

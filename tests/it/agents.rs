@@ -11,9 +11,10 @@ use muster_core::wire::agent::{
 use muster_core::wire::node::{Failure, Plan, Progress, Work};
 use serde_json::json;
 
+use crate::simulated::Fuel;
 use crate::simulated::World;
-use crate::simulated::agent::{Agent, IMMORTAL, Stop};
-use crate::simulated::{Fuel, machine};
+use muster_lab::simulated::agent::{Agent, IMMORTAL, Stop};
+use muster_lab::simulated::machine;
 
 fn stale(code: &str) -> Result<(), Stop> {
     Err(Stop::Refused(409, code.into()))
@@ -77,7 +78,7 @@ async fn a_job_outlives_agents_that_each_live_one_step_longer() {
     let most = attempts.iter().map(|(_, attempt, _)| *attempt).max().unwrap();
     assert!(most >= 5, "{attempts:?}");
     let log = world.machine("n1", |machine| machine.log.clone());
-    assert_eq!(log.iter().filter(|done| matches!(done.act, "image" | "wipe")).count(), 2, "{log:?}");
+    assert_eq!(log.iter().filter(|done| matches!(&*done.act, "image" | "wipe")).count(), 2, "{log:?}");
 }
 
 /// What an agent is told of a BMC is what was declared, with the password that only the agent gets.
@@ -97,7 +98,7 @@ async fn an_order_names_the_bmc_as_it_was_declared() {
     let mut orders = std::collections::BTreeMap::new();
     while orders.len() < 2 {
         assert!(world.engine().await > 0, "both boot first");
-        for job in world.agent.lease(100).await.unwrap() {
+        for job in world.agent.lease(100, 0).await.unwrap() {
             let JobSpec::BootLive(spec) = job.spec else { panic!("{job:?}") };
             orders.insert(job.node_name, spec.power);
         }
@@ -117,7 +118,7 @@ async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeat
     assert_eq!(world.agent.start_act(&job, "power_on", "power off").await.unwrap(), ActReply::Go);
     world.advance(7);
     let former = world.replace_agent(u32::MAX).await;
-    let again = world.agent.lease(1).await.unwrap().pop().unwrap();
+    let again = world.agent.lease(1, 0).await.unwrap().pop().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, job.attempt + 1));
     let [act] = again.acts.as_slice() else { panic!("{:?}", again.acts) };
     assert_eq!((act.act.as_str(), act.before.as_str(), act.attempt, act.age_s), ("power_on", "power off", 1, 7));
@@ -126,7 +127,7 @@ async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeat
     assert_eq!(former.start_act(&job, "reset", "").await.unwrap_err(), stale("stale_epoch").unwrap_err());
     assert_eq!(former.renew(&job).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     assert_eq!(former.report(job.id, job.attempt, Outcome::Cancelled).await, stale("stale_epoch"));
-    assert_eq!(former.lease(1).await.unwrap_err(), stale("stale_epoch").unwrap_err());
+    assert_eq!(former.lease(1, 0).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     let JobSpec::BootLive(spec) = &again.spec else { panic!("{again:?}") };
     assert_eq!(former.redeem(&job, spec.permit, None).await.unwrap_err(), stale("stale_epoch").unwrap_err());
     // The machine was never switched on: the boot is given up, and its next round may act anew.
@@ -150,11 +151,11 @@ async fn a_lease_that_runs_out_hands_the_job_on_and_keeps_the_late_outcome_out()
     world.agent.renew(&job).await.unwrap();
     world.advance(29);
     world.expire_leases().await;
-    assert!(second.lease(1).await.unwrap().is_empty(), "renewed 29 s ago");
+    assert!(second.lease(1, 0).await.unwrap().is_empty(), "renewed 29 s ago");
     world.advance(2);
-    assert!(second.lease(1).await.unwrap().is_empty(), "not before the server has seen it");
+    assert!(second.lease(1, 0).await.unwrap().is_empty(), "not before the server has seen it");
     world.expire_leases().await;
-    let again = second.lease(1).await.unwrap().pop().unwrap();
+    let again = second.lease(1, 0).await.unwrap().pop().unwrap();
     assert_eq!((again.id, again.attempt), (job.id, 2));
     let told = JobResult::Live {
         host_key: "late".into(),
@@ -200,13 +201,13 @@ async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_lose
     let mut world = World::start(2).await;
     let second = world.second_agent().await;
     world.engine().await;
-    let mine = world.agent.lease(1).await.unwrap().pop().unwrap();
-    assert!(second.lease(5).await.unwrap().is_empty(), "one agent acts for a site, the other stands by");
-    world.agent.hello_again().await;
+    let mine = world.agent.lease(1, 0).await.unwrap().pop().unwrap();
+    assert!(second.lease(5, 0).await.unwrap().is_empty(), "one agent acts for a site, the other stands by");
+    world.agent.hello_again().await.unwrap();
     assert!(!world.agent.renew(&mine).await.unwrap());
     world.admin.delete("/v1/sites/lab/agents/first").await.expect(204);
     assert_eq!(world.agent.renew(&mine).await.unwrap_err(), Stop::Refused(401, "unauthenticated".into()));
-    let handed_on: Vec<Job> = second.lease(5).await.unwrap();
+    let handed_on: Vec<Job> = second.lease(5, 0).await.unwrap();
     assert_eq!(handed_on.len(), 2);
     assert!(handed_on.iter().any(|job| (job.id, job.attempt) == (mine.id, 2)));
     for job in &handed_on {
@@ -239,7 +240,7 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
     for (seconds, takes_over) in [(44, false), (2, false), (43, false), (3, true)] {
         world.advance(seconds);
         world.expire_leases().await;
-        let jobs = second.lease(5).await.unwrap();
+        let jobs = second.lease(5, 0).await.unwrap();
         assert_eq!(!jobs.is_empty(), takes_over, "after {seconds} s more");
         let Some(again) = jobs.into_iter().next() else { continue };
         assert_eq!((again.id, again.attempt), (job.id, 2));
@@ -249,7 +250,7 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
     former.refuel(IMMORTAL);
     let refused = stale("stale_epoch").unwrap_err();
     assert_eq!(former.renew(&job).await.unwrap_err(), refused);
-    assert_eq!(former.lease(1).await.unwrap_err(), refused);
+    assert_eq!(former.lease(1, 0).await.unwrap_err(), refused);
     assert_eq!(former.start_act(&job, "reset", "").await.unwrap_err(), refused);
     let JobSpec::WriteImage { plan, .. } = &job.spec else { panic!("{job:?}") };
     assert_eq!(former.redeem(&job, plan.permit, None).await.unwrap_err(), refused);
@@ -271,8 +272,8 @@ async fn of_two_agents_one_acts_and_the_other_takes_over_when_it_is_not_heard() 
     world.check().await;
     // Started again, it stands by.
     let mut again = former.clone();
-    again.epoch = former.hello_again().await.epoch;
-    assert!(again.lease(5).await.unwrap().is_empty());
+    again.epoch = former.hello_again().await.unwrap().epoch;
+    assert!(again.lease(5, 0).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::node::{Answer, Challenge, Failure, WipeMethod, WipedDisk};
 
 use crate::simulated::World;
-use crate::simulated::agent::Stop;
+use muster_lab::simulated::agent::Stop;
 
 /// What the node that a job is for would ask.
 fn challenge(job: &Job) -> Challenge {

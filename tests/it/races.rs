@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::simulated::World;
-use crate::simulated::agent::Agent;
 use crate::support::server::Caller;
+use muster_lab::simulated::agent::Agent;
 
 const NODES: u8 = 3;
 const ROUNDS: usize = 40;
@@ -32,7 +32,7 @@ async fn ask(admin: Caller, round: usize, number: usize) {
 
 /// What an agent does with what it can get, whatever becomes of it.
 async fn work(agent: Agent) {
-    let Ok(jobs) = agent.lease(100).await else { return };
+    let Ok(jobs) = agent.lease(100, 0).await else { return };
     for job in jobs {
         // Some are slower than the person who changes their mind.
         if !matches!(job.spec, JobSpec::Inventory { .. }) {
@@ -74,7 +74,7 @@ async fn nothing_is_written_but_under_the_permit_of_its_moment() {
     }
     let wipes: usize = (1..=NODES)
         .map(|number| {
-            let wipes = |machine: &mut crate::simulated::machine::Machine| {
+            let wipes = |machine: &mut muster_lab::simulated::machine::Machine| {
                 machine.log.iter().filter(|done| done.act == "wipe").count()
             };
             world.machine(&format!("n{number}"), wipes)

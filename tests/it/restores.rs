@@ -8,8 +8,8 @@ use muster_server::tasks::marks;
 use serde_json::json;
 
 use crate::simulated::World;
-use crate::simulated::agent::Stop;
 use crate::support::postgres::Backup;
+use muster_lab::simulated::agent::Stop;
 
 impl World {
     fn backup(&self) -> Backup {

@@ -20,7 +20,7 @@ use crate::blobs::BlobSource;
 /// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
 const CALL: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
-/// A lease of 256 converge plans of 100 KiB each fits; a wrong server does not fill our memory.
+/// A lease of a hundred converge plans of 100 KiB each fits; a wrong server does not fill our memory.
 const ANSWER_BYTES: usize = 64 << 20;
 /// How much of an error's body is read.
 const PROBLEM_BYTES: usize = 64 << 10;

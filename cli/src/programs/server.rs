@@ -76,6 +76,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         blobs: Arc::new(blobs),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
+        wake_sites: Arc::new(Notify::new()),
         wake_readers: Arc::new(watch::channel(0).0),
     })
 }

@@ -106,12 +106,14 @@ pub async fn hello(
     .await?)
 }
 
-/// The epoch of an agent's current process.
+/// The epoch of an agent's current process: until the transaction ends no other one is welcomed, and nobody else holds it.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn epoch(conn: &mut PgConnection, agent: AgentId) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1", agent as AgentId).fetch_one(conn).await?)
+pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE", agent as AgentId)
+        .fetch_one(conn)
+        .await?)
 }
 
 /// Forgets the agents of a site that `muster dev` enrolled for processes that are gone; their jobs are queued again.
@@ -130,14 +132,19 @@ pub async fn delete_dev(conn: &mut PgConnection, site: ObjectId) -> Result<(), E
     Ok(())
 }
 
-/// Notes that an agent was heard.
+/// Notes that an agent was heard. Waits for nobody: whoever has the row in hand was heard of too.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Result<(), Error> {
-    sqlx::query!("UPDATE agents SET last_seen = $2 WHERE id = $1", agent as AgentId, now.to_sqlx() as _)
-        .execute(conn)
-        .await?;
+    sqlx::query!(
+        "UPDATE agents SET last_seen = $2
+         WHERE id = (SELECT id FROM agents WHERE id = $1 AND (last_seen IS NULL OR last_seen < $2) FOR NO KEY UPDATE SKIP LOCKED)",
+        agent as AgentId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

@@ -162,7 +162,10 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Leases queued jobs of a site to its agent, raising their attempt numbers; while there is a caution, only those that need no permit.
+/// Jobs in one answer that carry the list of all of a cluster's members: a hundred of them would not fit.
+const HEAVY: i64 = 8;
+
+/// Leases queued jobs of a site to its agent, oldest first, raising their attempt numbers; while there is a caution, only those that need no permit.
 ///
 /// # Errors
 /// When the database fails.
@@ -177,12 +180,14 @@ pub async fn lease(
     Ok(sqlx::query_as!(
         LeasedRow,
         r#"WITH ready AS (
-               SELECT id FROM jobs WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
+               SELECT id, not_before, step IN ('admit', 'remove') AS heavy FROM jobs
+               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
                  AND (permit_id IS NULL OR NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL))
-               ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
+               ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED),
+           ranked AS (SELECT id, heavy, row_number() OVER (PARTITION BY heavy ORDER BY not_before, id) AS place FROM ready)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
                   started_at = COALESCE(started_at, $4), waiting_for = NULL
-           FROM ready WHERE jobs.id = ready.id
+           FROM ranked WHERE jobs.id = ranked.id AND (NOT heavy OR place <= $6)
            RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, attempt, round,
                      epoch, timeout_s, nonce, permit_id AS "permit: PermitId""#,
         site as ObjectId,
@@ -190,6 +195,7 @@ pub async fn lease(
         capacity,
         now.to_sqlx() as _,
         until.to_sqlx() as _,
+        HEAVY,
     )
     .fetch_all(conn)
     .await?)
@@ -206,14 +212,12 @@ pub async fn lock_current(
     attempt: i32,
 ) -> Result<Option<CurrentJob>, Error> {
     // The node first, as the engine does: locks that are taken in one order never wait for each other in a ring.
-    sqlx::query!("SELECT id FROM nodes WHERE id = (SELECT node_id FROM jobs WHERE id = $1) FOR UPDATE", job as JobId)
-        .fetch_optional(&mut *conn)
-        .await?;
     Ok(sqlx::query_as!(
         CurrentJob,
-        r#"SELECT id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, round, epoch, visit, cancel,
-                  permit_id AS "permit: PermitId"
-           FROM jobs WHERE id = $1 AND leased_by = $2 AND attempt = $3 AND state = 'leased' FOR UPDATE"#,
+        r#"SELECT j.id AS "id: JobId", j.node_id AS "node: NodeId", j.operation_id AS "operation: OperationId", j.step, j.round, j.epoch, j.visit,
+                  j.cancel, j.permit_id AS "permit: PermitId"
+           FROM nodes n JOIN jobs j ON j.node_id = n.id
+           WHERE j.id = $1 AND j.leased_by = $2 AND j.attempt = $3 AND j.state = 'leased' FOR UPDATE OF n, j"#,
         job as JobId,
         agent as AgentId,
         attempt,
@@ -250,46 +254,29 @@ pub struct CurrentJob {
     pub permit: Option<PermitId>,
 }
 
-/// Keeps a lease, with what the worker says.
+/// Keeps a lease, with what the worker says: its progress, and what it waits for, which the node shows at once and without a turn of the
+/// engine.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn renew(
     conn: &mut PgConnection,
-    job: JobId,
+    job: &CurrentJob,
     until: Timestamp,
-    progress: Option<&Progress>,
-    waiting_for: Option<&str>,
-) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE jobs SET lease_until = $2, progress = COALESCE($3, progress), waiting_for = COALESCE($4, waiting_for) WHERE id = $1",
-        job as JobId,
-        until.to_sqlx() as _,
-        progress.map(Json) as _,
-        waiting_for,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Shows what a running step waits for on its node, at once and without a turn of the engine.
-///
-/// # Errors
-/// When the database fails.
-pub async fn show_waiting(
-    conn: &mut PgConnection,
-    node: NodeId,
-    visit: i64,
-    text: &str,
+    (progress, waiting_for): (Option<&Progress>, Option<&str>),
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $3 THEN waiting_since ELSE $4 END, waiting_for = $3
-         WHERE id = $1 AND visit = $2",
-        node as NodeId,
-        visit,
-        text,
+        "WITH kept AS (
+             UPDATE jobs SET lease_until = $2, progress = COALESCE($3, progress), waiting_for = COALESCE($4, waiting_for) WHERE id = $1)
+         UPDATE nodes SET waiting_for = $4, waiting_since = $7
+         WHERE id = $5 AND visit = $6 AND $4 IS NOT NULL AND waiting_for IS DISTINCT FROM $4",
+        job.id as JobId,
+        until.to_sqlx() as _,
+        progress.map(Json) as _,
+        waiting_for,
+        job.node as NodeId,
+        job.visit,
         now.to_sqlx() as _,
     )
     .execute(conn)
@@ -360,6 +347,30 @@ pub async fn finish(conn: &mut PgConnection, job: JobId, ending: &Ending<'_>, no
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Ends a leased job whose order cannot be built; `false` when another attempt has it by now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn refuse(
+    conn: &mut PgConnection,
+    job: JobId,
+    attempt: i32,
+    failure: &Failure,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let refused = sqlx::query!(
+        "UPDATE jobs SET state = 'failed', failure = $3, finished_at = $4, leased_by = NULL, lease_until = NULL, waiting_for = NULL
+         WHERE id = $1 AND attempt = $2 AND state = 'leased'",
+        job as JobId,
+        attempt,
+        Json(failure) as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(refused.rows_affected() == 1)
 }
 
 /// Shows on the nodes of jobs that were just leased what is being done, and their operations as under way. A node that somebody works on at

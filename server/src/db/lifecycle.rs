@@ -29,6 +29,8 @@ pub struct EngineNode {
     pub wish: Option<Wish>,
     pub wish_reason: Option<String>,
     pub operation: Option<OperationId>,
+    /// Whether that operation is still under way.
+    pub operation_open: bool,
     pub epoch: i64,
     pub protected: bool,
     pub unsanitised: bool,
@@ -61,6 +63,7 @@ struct Row {
     wish: Option<String>,
     wish_reason: Option<String>,
     operation: Option<OperationId>,
+    operation_open: bool,
     epoch: i64,
     protected: bool,
     unsanitised: bool,
@@ -102,8 +105,9 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
     sqlx::query_as!(
         Row,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
-                  n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", n.epoch, n.protected, n.in_cluster,
-                  n.unsanitised, n.maintenance_until, COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
+                  n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", o.id IS NOT NULL AS "operation_open!",
+                  n.epoch, n.protected, n.in_cluster, n.unsanitised, n.maintenance_until,
+                  COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!", n.power_person,
                   n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
                   profile.spec AS "profile?: Json<HardwareProfile>",
@@ -178,6 +182,7 @@ impl TryFrom<Row> for EngineNode {
             reason: row.reason,
             wish_reason: row.wish_reason,
             operation: row.operation,
+            operation_open: row.operation_open,
             epoch: row.epoch,
             protected: row.protected,
             unsanitised: row.unsanitised,
@@ -196,18 +201,16 @@ impl TryFrom<Row> for EngineNode {
     }
 }
 
-/// The rack's power as this node meets it. With `lock`, no other node of the rack can reserve until the transaction ends.
+/// The rack's power as this node meets it. No other node of the rack can reserve any until the transaction ends.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn power_share(conn: &mut PgConnection, node: &EngineNode, lock: RackLock) -> Result<PowerShare, Error> {
+pub async fn power_share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
     let reserved = node.power_reserved_w > 0;
     let Some(rack) = node.rack else { return Ok(PowerShare { reserved, ..PowerShare::default() }) };
-    if lock == RackLock::Hold {
-        sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
-            .fetch_one(&mut *conn)
-            .await?;
-    }
+    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
+        .fetch_one(&mut *conn)
+        .await?;
     let row = sqlx::query!(
         r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w,
                   (SELECT COALESCE(SUM(n.power_reserved_w), 0) FROM nodes n WHERE n.rack_id = o.id AND n.id <> $2) AS "committed_w!"
@@ -245,13 +248,6 @@ pub async fn hold_rack(conn: &mut PgConnection, rack: ObjectId) -> Result<(Optio
     Ok((budget, committed))
 }
 
-/// Whether the rack is held while its power is shared out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum RackLock {
-    Hold,
-    Look,
-}
-
 /// Reserves the node's share of the rack's power.
 ///
 /// # Errors
@@ -261,13 +257,18 @@ pub async fn reserve_power(conn: &mut PgConnection, node: NodeId, watts: i32) ->
     Ok(())
 }
 
-/// Makes the nodes of a rack due that hold no power: some may be waiting for what was just freed.
+/// Makes the nodes of a rack due that hold no power: some may be waiting for what was just freed. Holds the rack first, so that who is just
+/// deciding to wait has decided; who is still on the way to that decision has its node in hand, and will see what was freed.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn wake_rack(conn: &mut PgConnection, rack: ObjectId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
+        .fetch_one(&mut *conn)
+        .await?;
     sqlx::query!(
-        "UPDATE nodes SET due_at = $2 WHERE rack_id = $1 AND power_reserved_w = 0 AND due_at > $2",
+        "UPDATE nodes SET due_at = $2
+         WHERE id IN (SELECT id FROM nodes WHERE rack_id = $1 AND power_reserved_w = 0 AND due_at > $2 FOR NO KEY UPDATE SKIP LOCKED)",
         rack as ObjectId,
         now.to_sqlx() as _,
     )

@@ -242,17 +242,6 @@ pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId, now: T
     Ok(asked.rows_affected())
 }
 
-/// Whether an operation is not over.
-///
-/// # Errors
-/// When the database fails.
-pub async fn is_open(conn: &mut PgConnection, operation: OperationId) -> Result<bool, Error> {
-    let state = sqlx::query_scalar!("SELECT state FROM operations WHERE id = $1", operation as OperationId)
-        .fetch_one(conn)
-        .await?;
-    Ok(matches!(state.as_str(), "queued" | "running" | "unknown"))
-}
-
 /// Opens an operation for work that nobody asked for by name.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! What a job's order is built from: the node with everything declared around it, and the few columns that outcomes set.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use muster_core::clusters::ClusterSpec;
@@ -9,11 +10,13 @@ use muster_core::images::ImageManifest;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
 use muster_core::values::Mac;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use sqlx::types::ipnet::IpNet;
 use sqlx::types::mac_address::MacAddress;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -192,15 +195,14 @@ pub async fn find_credential(conn: &mut PgConnection, name: &str) -> Result<Opti
     .await?)
 }
 
-/// A node that a cluster's configuration lists.
+/// A node that a cluster's configuration lists; what many have in common is named, not repeated.
 #[derive(Clone, Debug)]
 pub struct MemberRow {
-    pub id: NodeId,
     pub name: String,
     pub address: Ipv4Addr,
-    pub profile: HardwareProfile,
     pub rack: Option<String>,
-    pub stack: Option<StackSpec>,
+    pub profile: ObjectId,
+    pub stack: Option<ObjectId>,
 }
 
 /// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
@@ -215,16 +217,14 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
     let revision =
         sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#).fetch_one(&mut *conn).await?;
     let rows = sqlx::query!(
-        r#"SELECT n.id AS "id: NodeId", n.name, profile.spec AS "profile: Json<HardwareProfile>", rack.name AS "rack?",
-                  stack.spec AS "stack?: Json<StackSpec>",
+        r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?", stack.id AS "stack?: ObjectId",
                   (SELECT m.address FROM node_macs m WHERE m.node_id = n.id AND m.address IS NOT NULL ORDER BY m.mac LIMIT 1) AS "address: IpNet"
            FROM nodes n
            JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            JOIN objects pool ON pool.id = c.pool_id AND pool.spec ->> 'cluster' = $1
-           JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN objects rack ON rack.id = n.rack_id
            LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
-           WHERE n.in_cluster AND NOT n.adopted
+           WHERE n.in_cluster AND NOT n.adopted AND n.profile_id IS NOT NULL
              AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit AND j.step = 'remove')
            ORDER BY n.name"#,
         cluster,
@@ -233,16 +233,35 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
     .await?;
     let members = rows.into_iter().filter_map(|row| match row.address {
         Some(IpNet::V4(address)) => Some(MemberRow {
-            id: row.id,
             name: row.name,
             address: address.addr(),
-            profile: row.profile.0,
             rack: row.rack,
-            stack: row.stack.map(|json| json.0),
+            profile: row.profile,
+            stack: row.stack,
         }),
         _ => None,
     });
     Ok((revision, members.collect()))
+}
+
+/// The documents of some objects of one kind.
+///
+/// # Errors
+/// When the database fails or a document cannot be read any more.
+pub async fn list_specs<T: DeserializeOwned>(
+    conn: &mut PgConnection,
+    ids: impl IntoIterator<Item = ObjectId>,
+) -> Result<HashMap<ObjectId, T>, Error> {
+    let ids: BTreeSet<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    let rows = sqlx::query!(
+        r#"SELECT id AS "id: ObjectId", spec AS "spec: Json<Value>" FROM objects WHERE id = ANY($1)"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    let read = |spec| serde_json::from_value(spec).map_err(Error::internal);
+    rows.into_iter().map(|row| Ok((row.id, read(row.spec.0)?))).collect()
 }
 
 /// The suite of the pool a node is claimed for.

@@ -8,16 +8,35 @@ mod turn; // One node's turn, in one transaction
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::turn::Turn;
 use crate::app::App;
 use crate::error::Error;
 
 /// The poll is the truth; being woken only shortens the wait.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Turns under way at once in one process: most of a turn is waiting for the database.
+const WORKERS: usize = 4;
+
+/// Readers are told of changes this often while there is no end of them.
+const TELL_READERS: Duration = Duration::from_millis(200);
+
 /// Works until cancelled. Several may run, in one process or many: due nodes are shared out by row locks.
 pub async fn run(app: App, cancel: CancellationToken) {
+    let mut workers = JoinSet::new();
+    for _ in 0..WORKERS {
+        workers.spawn(work(app.clone(), cancel.clone()));
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.expect("a worker of the engine does not panic");
+    }
+}
+
+async fn work(app: App, cancel: CancellationToken) {
     loop {
         match run_until_idle(&app).await {
             Ok(turns) => metrics::counter!("muster_engine_turns_total").increment(turns),
@@ -39,11 +58,18 @@ pub async fn run(app: App, cancel: CancellationToken) {
 /// When the database fails.
 pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
     let mut turns = 0;
-    while turn::take(app).await? {
+    let mut told = Instant::now();
+    while let Some(turn) = turn::take(app).await? {
         turns += 1;
+        if turn == Turn::QueuedJob {
+            app.wake_agents.notify_waiters();
+        }
+        if told.elapsed() >= TELL_READERS {
+            told = Instant::now();
+            app.wake_readers.send_modify(|revision| *revision += 1);
+        }
     }
     if turns > 0 {
-        app.wake_agents.notify_waiters();
         app.wake_readers.send_modify(|revision| *revision += 1);
     }
     Ok(turns)

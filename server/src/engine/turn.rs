@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::facts::Facts;
-use muster_core::ids::{JobId, NodeId, OperationId, PermitId};
+use muster_core::ids::{JobId, NodeId, ObjectId, OperationId, PermitId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Move, Wait};
-use muster_core::lifecycle::snapshot::{Snapshot, StepStatus};
+use muster_core::lifecycle::snapshot::{PowerShare, Snapshot, StepStatus};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::lifecycle::table;
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{NewJob, StayStep};
-use crate::db::lifecycle::{EngineNode, RackLock};
+use crate::db::lifecycle::EngineNode;
 use crate::db::permits::NewPermit;
 use crate::error::Error;
 
@@ -31,40 +31,90 @@ const AFTER_ERROR: SignedDuration = SignedDuration::from_secs(10);
 /// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
 const PERMIT_GRACE_S: i64 = 60;
 
-/// Gives one due node its turn; `false` when none is due.
-pub(super) async fn take(app: &App) -> Result<bool, Error> {
+/// Moves in one turn: a node that enters a state begins its work there at once. More than a way without work in it can have.
+const MOVES: usize = 8;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// An agent has something to do.
+    QueuedJob,
+    Other,
+}
+
+/// What became of a decision.
+enum Done {
+    Moved { freed_power: bool },
+    QueuedJob,
+    Waits,
+}
+
+/// Gives one due node its turn; `None` when none is due.
+pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(false) };
+    let Some(node) = db::lifecycle::lock_due(&mut tx, now).await? else { return Ok(None) };
     match give(&mut tx, node, now).await {
-        Ok(()) => tx.commit().await?,
-        Err(error @ Error::Unavailable(_)) => return Err(error),
+        Ok((turn, freed)) => {
+            tx.commit().await?;
+            if let Some(rack) = freed {
+                // Apart: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile. Should it not come to this,
+                // those that wait for power look again by themselves.
+                let mut tx = app.pool.begin().await?;
+                db::lifecycle::wake_rack(&mut tx, rack, now).await?;
+                tx.commit().await?;
+            }
+            Ok(Some(turn))
+        }
+        Err(error @ Error::Unavailable(_)) => Err(error),
         // Somebody else was in the way, and the database let them pass: the node is still due, and has its turn again.
         Err(error @ Error::Contended(_)) => {
             tx.rollback().await?;
             tracing::info!(%node, error = ?error, "a node's turn is taken again");
+            Ok(Some(Turn::Other))
         }
         // The node that is due longest comes first: one whose turn goes wrong must not keep all others waiting.
         Err(error) => {
             tx.rollback().await?;
             tracing::error!(%node, error = ?error, "a node's turn went wrong");
             db::lifecycle::postpone(&mut *app.pool.acquire().await?, node, now + AFTER_ERROR, now).await?;
+            Ok(Some(Turn::Other))
         }
     }
-    Ok(true)
 }
 
-async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(), Error> {
-    let node = db::lifecycle::get(conn, node).await?;
-    let stay = db::jobs::list_stay(conn, node.id, node.visit, node.operation).await?;
-    let mut snapshot = snapshot(conn, &node, &stay).await?;
+/// One decision after the other, until there is something to wait for. The rack whose power was freed on the way.
+async fn give(conn: &mut PgConnection, id: NodeId, now: Timestamp) -> Result<(Turn, Option<ObjectId>), Error> {
+    let mut freed = None;
+    for _ in 0..MOVES {
+        let node = db::lifecycle::get(conn, id).await?;
+        let stay = db::jobs::list_stay(conn, node.id, node.visit, node.operation).await?;
+        let decision = settle(conn, &node, &stay, now).await?;
+        match persist(conn, &node, &stay, decision, now).await? {
+            Done::Moved { freed_power } => freed = freed.or(node.rack.filter(|_| freed_power)),
+            Done::QueuedJob => return Ok((Turn::QueuedJob, freed)),
+            Done::Waits => return Ok((Turn::Other, freed)),
+        }
+    }
+    // Still due: it goes on in its next turn.
+    Ok((Turn::Other, freed))
+}
+
+/// What the lifecycle decides, as the rack's power and a caution allow it.
+async fn settle(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    now: Timestamp,
+) -> Result<Decision, Error> {
+    let mut snapshot = snapshot(conn, node, stay).await?;
     let mut decision = decide(&snapshot, now);
     if let Decision::Start(step) = decision
         && step.powers_on()
         && node.power_reserved_w == 0
     {
         // Decided again with the rack held: two nodes cannot share out the same watts.
-        snapshot.power = db::lifecycle::power_share(conn, &node, RackLock::Hold).await?;
+        snapshot.power = db::lifecycle::power_share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
     let next = match &decision {
@@ -76,9 +126,9 @@ async fn give(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<(
     if let Some(step) = next.filter(|step| permit_kind(*step).is_some())
         && let Some(caution) = db::cautions::find_open(conn).await?
     {
-        decision = Decision::Wait(careful(step, caution.because));
+        return Ok(Decision::Wait(careful(step, caution.because)));
     }
-    persist(conn, &node, &stay, decision, now).await
+    Ok(decision)
 }
 
 /// Why a step that powers or writes is not begun.
@@ -128,7 +178,8 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         live: node.live,
         installed: node.installed,
         power_person: node.power_person.clone(),
-        power: db::lifecycle::power_share(conn, node, RackLock::Look).await?,
+        // Asked for only when it decides.
+        power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
         steps: stay.iter().map(|step| step.view.clone()).collect(),
         profile: node.profile.clone(),
         facts,
@@ -145,7 +196,7 @@ async fn persist(
     stay: &[StayStep],
     decision: Decision,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Done, Error> {
     match decision {
         Decision::Wait(wait) => {
             let open = |step: &StayStep| {
@@ -156,10 +207,13 @@ async fn persist(
             }
             let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
             let due = wait.until.or(again);
-            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await
+            db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await?;
+            Ok(Done::Waits)
         }
-        Decision::Start(step) => start(conn, node, step, now).await,
-        Decision::Retry(step, not_before) => retry(conn, node, stay, step, (now, not_before)).await,
+        Decision::Start(step) => start(conn, node, step, now).await.map(|()| Done::QueuedJob),
+        Decision::Retry(step, not_before) => {
+            retry(conn, node, stay, step, (now, not_before)).await.map(|()| Done::QueuedJob)
+        }
         Decision::Cancel(step) => {
             if let Some(job) = find(stay, step) {
                 db::jobs::cancel(conn, job.id, now).await?;
@@ -172,16 +226,24 @@ async fn persist(
             };
             // Looked at again soon: a queued job is cancelled at once, a running one when its worker hears of it.
             let soon = now + SignedDuration::from_secs(1);
-            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await
+            db::lifecycle::set_waiting(conn, node.id, &wait, Some(soon), now).await?;
+            Ok(Done::Waits)
         }
-        Decision::Advance(to) => advance(conn, node, &to, now).await,
-        Decision::Granted(what) => granted(conn, node, &what, now).await,
+        Decision::Advance(to) => {
+            advance(conn, node, &to, now).await?;
+            Ok(Done::Moved { freed_power: to.effects.contains(&Effect::FreePower) })
+        }
+        Decision::Granted(what) => {
+            granted(conn, node, &what, now).await?;
+            Ok(Done::Moved { freed_power: false })
+        }
         Decision::Refused(why) => {
             db::lifecycle::drop_wish(conn, node.id).await?;
             if let Some(wish) = node.wish {
                 refused(conn, node, wish, &why, now).await?;
             }
-            db::lifecycle::make_due(conn, node.id, now).await
+            db::lifecycle::make_due(conn, node.id, now).await?;
+            Ok(Done::Moved { freed_power: false })
         }
     }
 }
@@ -298,9 +360,7 @@ async fn operation(
     step: Step,
     now: Timestamp,
 ) -> Result<OperationId, Error> {
-    if let Some(operation) = node.operation
-        && db::operations::is_open(conn, operation).await?
-    {
+    if let Some(operation) = node.operation.filter(|_| node.operation_open) {
         return Ok(operation);
     }
     db::operations::open(conn, node, step.as_str(), now).await
@@ -343,7 +403,10 @@ async fn mint(
     from: Timestamp,
 ) -> Result<(), Error> {
     let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
-    let facts = db::facts::latest_live(conn, node.id).await?;
+    let facts = match kind {
+        PermitKind::Power => None,
+        PermitKind::Image | PermitKind::Wipe => db::facts::latest_live(conn, node.id).await?,
+    };
     let disk_serials = match (kind, &node.profile, facts) {
         (PermitKind::Power, _, _) => None,
         (PermitKind::Image, Some(profile), Some(facts)) => {
@@ -390,11 +453,6 @@ async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Tim
     }
     if to.effects.contains(&Effect::Adopted) {
         adopted(conn, node, now).await?;
-    }
-    if to.effects.contains(&Effect::FreePower)
-        && let Some(rack) = node.rack
-    {
-        db::lifecycle::wake_rack(conn, rack, now).await?;
     }
     let because = to.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let summary = format!("{}: {} → {}{because}", node.name, node.state, to.to);

@@ -97,7 +97,7 @@ pub fn description() -> OpenApi {
 /// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.
 pub fn wake(app: &App) {
     app.wake_engine.notify_one();
-    app.wake_agents.notify_waiters();
+    app.wake_sites.notify_waiters();
     app.wake_readers.send_modify(|turn| *turn += 1);
 }
 

@@ -15,7 +15,7 @@ async fn found() -> World {
     })
     .await;
     world.machine("n1", |machine| machine.install_by_somebody_else());
-    world.rack().others.insert("n1".into());
+    world.rack().scheduler.others.insert("n1".into());
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "one-time" } });
     world.admin.put("/v1/credentials/once", &credential).await.expect(201);
     world.settle().await;
@@ -98,7 +98,7 @@ async fn an_adopted_node_serves_as_it_is_and_is_let_alone() {
     // Somebody else's configuration lists it: ours does not list it twice.
     world.claim("n2").await.expect(201);
     world.settle().await;
-    assert_eq!(world.rack().members.iter().map(String::as_str).collect::<Vec<_>>(), ["n2"]);
+    assert_eq!(world.rack().scheduler.members.iter().map(String::as_str).collect::<Vec<_>>(), ["n2"]);
     let protected = world.admin.expecting(1).delete("/v1/claims/n1").await;
     assert_eq!(protected.problem(), (409, "protected", ""));
     world.check().await;
@@ -114,7 +114,7 @@ async fn an_adopted_node_is_released_only_once_nobody_else_lists_it() {
     world.settle().await;
     assert_eq!(world.value("n1", "failed_phase").await.as_deref(), Some("draining"));
     assert!(!world.machine("n1", |machine| machine.empty()), "nothing was wiped under the scheduler");
-    world.rack().others.clear();
+    world.rack().scheduler.others.clear();
     world.ask("n1", "retry").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "available");

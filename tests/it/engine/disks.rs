@@ -84,7 +84,7 @@ async fn a_disk_that_came_since_the_inspection_is_wiped_too() {
     world.settle().await;
     world.claim("n1").await.expect(201);
     world.settle().await;
-    let dirty = crate::simulated::machine::Disk { image: true, marker: None };
+    let dirty = muster_lab::simulated::machine::Disk { image: true, marker: None };
     world.machine("n1", |machine| machine.disks.insert("NEW-n1".into(), dirty));
     world.release("n1").await.expect(202);
     world.settle().await;

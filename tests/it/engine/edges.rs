@@ -94,7 +94,7 @@ async fn a_draining_node_can_still_be_wanted_for_something_else() {
         world.agent.work(&job).await.unwrap();
         world.settle().await;
         assert_eq!((world.state(name).await.as_str(), world.operation(&asked).await.as_str()), (end, "succeeded"));
-        assert!(!world.rack().members.contains(name));
+        assert!(!world.rack().scheduler.members.contains(name));
     }
     world.check().await;
 }

@@ -50,7 +50,7 @@ async fn a_gate_that_fails_quarantines_and_one_that_errs_is_asked_once_more() {
     .unwrap();
     assert_eq!(runs, ["n1 fail", "n2 pass", "n2 pass", "n3 unknown"]);
     assert!(!world.history("n1").await.contains(&"node.advanced admitting".to_owned()));
-    assert_eq!(world.rack().members.iter().map(String::as_str).collect::<Vec<_>>(), ["n2"]);
+    assert_eq!(world.rack().scheduler.members.iter().map(String::as_str).collect::<Vec<_>>(), ["n2"]);
     world.check().await;
 }
 
@@ -67,7 +67,7 @@ async fn a_step_is_retried_with_back_off_then_fails_its_phase_and_is_retried_whe
         world.agent.work(&job).await.unwrap();
         world.engine().await;
         if round < 3 {
-            assert!(world.agent.lease(1).await.unwrap().is_empty(), "not before its pause is over");
+            assert!(world.agent.lease(1, 0).await.unwrap().is_empty(), "not before its pause is over");
             let next: jiff_sqlx::Timestamp = sqlx::query_scalar("SELECT not_before FROM jobs WHERE state = 'queued'")
                 .fetch_one(&world.server.app.pool)
                 .await

@@ -4,7 +4,7 @@ use muster_core::wire::agent::JobSpec;
 use serde_json::json;
 
 use crate::simulated::World;
-use crate::simulated::machine::Running;
+use muster_lab::simulated::machine::Running;
 
 /// What happened since the last look, as one line per stay.
 async fn chapters(world: &World, from: &mut usize) -> Vec<String> {
@@ -57,7 +57,7 @@ async fn a_whole_life_is_this_sequence_and_begins_again() {
         "in_service:".to_owned(),
     ]);
     assert_eq!(world.operation(&claim).await, "succeeded");
-    assert!(world.rack().members.contains("n1"));
+    assert!(world.rack().scheduler.members.contains("n1"));
     let marker = world.machine("n1", |machine| machine.disks[&machine.root()].marker.clone()).unwrap();
     assert_eq!((marker.epoch, marker.claim.to_string()), (1, claim.body["id"].as_str().unwrap().to_owned()));
     world.check().await;
@@ -121,7 +121,7 @@ async fn a_claim_given_up_before_imaging_leaves_the_disks_alone() {
     world.settle().await;
     assert_eq!(world.states("n1").await, ["inspecting", "available", "inspecting", "available"]);
     assert_eq!(world.operation(&released).await, "succeeded");
-    let done = world.machine("n1", |machine| machine.log.iter().map(|done| done.act).collect::<Vec<_>>());
+    let done = world.machine("n1", |machine| machine.log.iter().map(|done| done.act.to_string()).collect::<Vec<_>>());
     assert_eq!(done, ["power_on", "power_off", "power_on", "power_off"]);
     world.check().await;
     world.claim("n1").await.expect(201);
@@ -165,7 +165,7 @@ async fn orders_name_exactly_what_they_are_for() {
     let JobSpec::SlurmRemove { nodes, .. } = &remove.spec else { panic!("{remove:?}") };
     assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
     world.engine().await;
-    let mut again = world.second_agent().await.lease(0).await.unwrap();
+    let mut again = world.second_agent().await.lease(0, 0).await.unwrap();
     assert!(again.pop().is_none(), "nothing is leased to somebody without capacity");
     world.agent.work(&remove).await.unwrap();
     world.settle().await;

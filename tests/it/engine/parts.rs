@@ -7,7 +7,7 @@ use muster_server::db;
 use serde_json::{Value, json};
 
 use crate::simulated::World;
-use crate::simulated::machine::Disk;
+use muster_lab::simulated::machine::Disk;
 
 async fn components(world: &World) -> Vec<Value> {
     let page = world.admin.get("/v1/nodes/n1/components").await.expect(200).body;

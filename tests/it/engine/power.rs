@@ -27,7 +27,7 @@ async fn a_power_budget_orders_power_ons_and_everybody_gets_through() {
         assert!(reserved <= 1000, "{reserved} W of 1000 W are promised");
         most = most.max(reserved);
         // One job at a time, so that the nodes are everywhere on their way.
-        match world.agent.lease(1).await.unwrap().pop() {
+        match world.agent.lease(1, 0).await.unwrap().pop() {
             Some(job) => drop(world.agent.work(&job).await.unwrap()),
             None => break,
         }
@@ -61,7 +61,7 @@ async fn two_engines_share_fifty_nodes() {
             let mut idle = 0;
             while idle < 50 {
                 let turns = engine::run_until_idle(&app).await.unwrap();
-                let jobs = agent.lease(5).await.unwrap();
+                let jobs = agent.lease(5, 0).await.unwrap();
                 idle = if turns == 0 && jobs.is_empty() { idle + 1 } else { 0 };
                 for job in jobs {
                     agent.work(&job).await.unwrap();

@@ -114,7 +114,7 @@ async fn a_drain_that_is_stopped_or_undrained_puts_the_node_back() {
         assert_eq!(world.state("n1").await, "in_service");
         assert_eq!(world.operation(&drain).await, "cancelled");
         assert_eq!(world.operation(&undrain).await, if stop { "cancelled" } else { "succeeded" });
-        assert!(world.rack().members.contains("n1"));
+        assert!(world.rack().scheduler.members.contains("n1"));
         assert!(!world.machine("n1", |machine| machine.empty()));
         world.check().await;
     }

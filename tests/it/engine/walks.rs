@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 
 use crate::simulated::World;
-use crate::simulated::agent::IMMORTAL;
+use muster_lab::simulated::agent::IMMORTAL;
 
 const NODES: u8 = 3;
 const ACTIONS: [&str; 12] = [

@@ -1,28 +1,30 @@
 //! The real server, its engine and its agents' listener over simulated machines. Time is the test's: nothing here sleeps.
 
-pub(crate) mod agent; // The agent process
-pub(crate) mod machine; // One machine and its log
 mod oracle; // What must hold whatever happened
-pub(crate) mod rack; // Everything outside of the server
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use muster_agent::work::client::Client;
 use muster_agent::work::marks::Marks;
 use muster_core::clock::Clock;
 use muster_core::gates::Verdict;
-use muster_core::values::Secret;
-use muster_core::wire::agent::{Job, Outcome};
+use muster_core::values::{Mac, Secret};
+use muster_core::wire::agent::{HEARD, Job, MARK, Outcome};
 use muster_core::wire::node::Failure;
+use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use muster_lab::simulated::machine::{Machine, Turn};
+use muster_lab::simulated::rack::Rack;
 use muster_server::tasks::leases;
 use muster_server::{engine, http};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
-use self::agent::{Agent, IMMORTAL, Stop};
-use self::machine::{Machine, Turn};
-use self::rack::Rack;
 use crate::support::fleet;
 use crate::support::postgres::Backup;
 use crate::support::server::{Caller, Reply, Server};
@@ -38,10 +40,32 @@ pub(crate) struct World {
     pub(crate) admin: Caller,
     pub(crate) agent: Agent,
     rack: Arc<Mutex<Rack>>,
-    listener: Router,
+    listener: Arc<dyn Listener>,
     token: String,
     /// Steps that the next agent process lives.
     pub(crate) fuel: Fuel,
+}
+
+/// The listener's router, called as a socket would call it.
+struct InProcess(Router);
+
+impl Listener for InProcess {
+    fn post(&self, call: Call) -> BoxFuture<'_, Answered> {
+        async move {
+            let mut request = Request::post(call.path)
+                .header("authorization", format!("Bearer {}", call.token))
+                .header("content-type", "application/json");
+            if let Some(heard) = call.heard {
+                request = request.header(HEARD, heard);
+            }
+            let response = self.0.clone().oneshot(request.body(Body::from(call.body)).unwrap()).await.unwrap();
+            let status = response.status().as_u16();
+            let mark = response.headers().get(MARK).map(|mark| mark.to_str().unwrap().to_owned());
+            let body = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap().to_vec();
+            Answered { status, mark, body }
+        }
+        .boxed()
+    }
 }
 
 /// How long agent processes live.
@@ -68,9 +92,10 @@ impl World {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }
         let token = enrol(&admin, "first").await;
-        let listener = http::agent::router(server.app.clone());
-        let rack = Arc::new(Mutex::new(Rack::new(nodes)));
-        let agent = Agent::start(listener.clone(), &token, Arc::clone(&rack), IMMORTAL).await;
+        let listener: Arc<dyn Listener> = Arc::new(InProcess(http::agent::router(server.app.clone())));
+        let machine = |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
+        let rack = Arc::new(Mutex::new(Rack::of((1..=nodes).map(machine))));
+        let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL).await.unwrap();
         Self { server, admin, agent, rack, listener, token, fuel: Fuel::Forever }
     }
 
@@ -113,7 +138,8 @@ impl World {
 
     /// Another process of the agent takes over; the one before is handed back: it may not know that it is dead.
     pub(crate) async fn replace_agent(&mut self, fuel: u32) -> Agent {
-        let mut next = Agent::start(self.listener.clone(), &self.token, Arc::clone(&self.rack), fuel).await;
+        let mut next =
+            Agent::start(Arc::clone(&self.listener), &self.token, Arc::clone(&self.rack), fuel).await.unwrap();
         next.heard = Arc::clone(&self.agent.heard);
         std::mem::replace(&mut self.agent, next)
     }
@@ -126,15 +152,15 @@ impl World {
         std::mem::swap(&mut server.data_dir, &mut self.server.data_dir);
         self.server = server;
         self.admin = self.server.with(self.admin.token.clone());
-        self.listener = http::agent::router(self.server.app.clone());
-        self.agent = self.agent.moved(self.listener.clone());
+        self.listener = Arc::new(InProcess(http::agent::router(self.server.app.clone())));
+        self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 
     /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
     pub(crate) async fn real_client(&self, data_dir: &std::path::Path) -> muster_agent::work::client::Server {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = self.listener.clone();
+        let router = http::agent::router(self.server.app.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let client = Client::new(&url, Secret::new(self.token.clone())).unwrap();
         let client = client.remembering(Marks::open(data_dir).unwrap());
@@ -148,13 +174,13 @@ impl World {
     /// A second agent of the site.
     pub(crate) async fn second_agent(&self) -> Agent {
         let token = enrol(&self.admin, "second").await;
-        Agent::start(self.listener.clone(), &token, Arc::clone(&self.rack), IMMORTAL).await
+        Agent::start(Arc::clone(&self.listener), &token, Arc::clone(&self.rack), IMMORTAL).await.unwrap()
     }
 
     /// The engine, then the jobs that are ready, one by one. Whether anything moved.
     pub(crate) async fn pass(&mut self) -> bool {
         let turns = self.engine().await;
-        let jobs = self.agent.lease(100).await.unwrap();
+        let jobs = self.agent.lease(100, 0).await.unwrap();
         let moved = turns > 0 || !jobs.is_empty();
         for job in jobs {
             self.prepare(&job).await;
@@ -166,7 +192,7 @@ impl World {
                     self.replace_agent(self.fuel.amount()).await;
                     break;
                 }
-                Err(Stop::Refused(status, code)) => panic!("{}: {status} {code}", job.spec.kind()),
+                Err(stop) => panic!("{}: {stop:?}", job.spec.kind()),
             }
         }
         moved
@@ -213,7 +239,7 @@ impl World {
     pub(crate) async fn until_leased(&mut self, name: &str, kind: &str) -> Job {
         for _ in 0..PASSES {
             self.engine().await;
-            let jobs = self.agent.lease(100).await.unwrap();
+            let jobs = self.agent.lease(100, 0).await.unwrap();
             let idle = jobs.is_empty();
             let mut found = None;
             for job in jobs {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use muster_core::lifecycle::state::State;
 use muster_core::lifecycle::table;
+use muster_lab::simulated::machine::{Done, Running};
 use uuid::Uuid;
 
 use super::World;
-use super::machine::{Done, Running};
 
 impl World {
     /// Panics with the first promise that is broken.
@@ -120,13 +120,13 @@ impl World {
             .await
             .unwrap();
         let rack = self.rack();
-        assert!(rack.violations.is_empty(), "{:?}", rack.violations);
+        assert!(rack.scheduler.violations.is_empty(), "{:?}", rack.scheduler.violations);
         for machine in rack.machines.values() {
             let mut seen = std::collections::BTreeSet::new();
             for done in &machine.log {
                 let Done { act, permit, epoch, marked, .. } = done;
                 assert!(seen.insert(permit), "{}: {act}, and something else under the same permit", machine.name);
-                let kind = if matches!(*act, "image" | "wipe") { *act } else { "power" };
+                let kind = if matches!(&**act, "image" | "wipe") { act } else { "power" };
                 let (of_kind, of_node, of_epoch, redemptions) = &permits[&permit.0];
                 assert_eq!(
                     (kind, machine.name.as_str(), *epoch),
@@ -150,7 +150,7 @@ impl World {
         .unwrap();
         let rack = self.rack();
         for (name, state, claim, _) in nodes {
-            let listed = rack.members.contains(&name);
+            let listed = rack.scheduler.members.contains(&name);
             let machine = &rack.machines[&name];
             match state.as_str() {
                 "in_service" => assert!(listed || machine.foreign, "{name} serves and is not listed"),

@@ -83,6 +83,7 @@ impl Server {
             blobs: Arc::new(blobs.path().to_path_buf()),
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),
+            wake_sites: Arc::new(Notify::new()),
             wake_readers: Arc::new(watch::channel(0).0),
         };
         Self { router: muster_server::http::router(app.clone()), app, data_dir: blobs }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::JobId;
@@ -11,14 +12,14 @@ use muster_core::wire::agent::{
 };
 use muster_core::wire::node::{Failure, Progress};
 use serde_json::json;
-use sqlx::Acquire as _;
 
 use super::told::Told;
 use super::{Agent, LEASE_S, Standing};
 use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
-use crate::db::jobs::{Ending, LeasedRow};
+use crate::db::jobs::LeasedRow;
+use crate::engine::orders::Members;
 use crate::engine::outcomes::Applied;
 use crate::engine::{orders, outcomes, permits};
 use crate::error::Error;
@@ -29,6 +30,15 @@ const MAX_WAIT_S: u64 = 50;
 
 /// A held poll looks again at this interval: a job may become ready by time alone, or on another replica.
 const LOOK: Duration = Duration::from_millis(1000);
+
+/// How long a poll that was woken waits for more of the same.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// Jobs in one answer.
+const MOST: u32 = 100;
+
+/// Orders of one answer that are built at once.
+const BUILDERS: usize = 4;
 
 fn lease_end(now: Timestamp) -> Timestamp {
     now + SignedDuration::from_secs(i64::try_from(LEASE_S).unwrap_or(30))
@@ -51,7 +61,8 @@ pub(super) async fn lease(
             return Ok(Json(LeasedJobs { jobs }));
         }
         tokio::select! {
-            () = woken => {}
+            // What becomes ready together is leased together.
+            () = woken => tokio::time::sleep(GATHER).await,
             () = tokio::time::sleep(LOOK) => {}
             () = tokio::time::sleep_until(deadline) => {}
         }
@@ -61,40 +72,49 @@ pub(super) async fn lease(
 async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    if agent.fence(&mut tx, request.epoch, app).await? == Standing::StandsBy {
+    if agent.fence_alone(&mut tx, request.epoch, app).await? == Standing::StandsBy {
         tx.commit().await?;
         return Ok(Vec::new());
     }
-    let capacity = i64::from(request.capacity.min(100));
+    let capacity = i64::from(request.capacity.min(MOST));
     let rows = db::jobs::lease(&mut tx, agent.site, agent.id, capacity, now, lease_end(now)).await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
-    let mut jobs = Vec::with_capacity(rows.len());
-    for row in rows {
-        // A savepoint: an order that cannot be built must not undo the leases of the others.
-        let mut inner = tx.begin().await?;
-        let order = orders::build(app, &mut inner, &row, now).await;
-        inner.commit().await?;
-        match order {
-            Ok(job) => jobs.push(job),
-            Err(error) => refuse(&mut tx, &row, &error, now).await?,
-        }
-    }
     tx.commit().await?;
-    Ok(jobs)
+    // Built with nothing held: an answer that never arrives is what a lease's end is for.
+    let members = Members::default();
+    let orders = stream::iter(rows).map(|row| order(app, row, &members, now)).buffered(BUILDERS);
+    let orders: Vec<Option<Job>> = orders.try_collect().await?;
+    Ok(orders.into_iter().flatten().collect())
+}
+
+/// The order for a leased row; `None` when it cannot be built, which ends the step.
+async fn order(app: &App, row: LeasedRow, members: &Members, now: Timestamp) -> Result<Option<Job>, Error> {
+    let built = orders::build(app, &mut *app.pool.acquire().await?, &row, members, now).await;
+    match built {
+        Ok(job) => Ok(Some(job)),
+        // Nothing is wrong with the order: the lease runs out, and the job is leased again.
+        Err(error) if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) => {
+            tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database left while an order was built");
+            Ok(None)
+        }
+        Err(error) => refuse(app, &row, &error, now).await.map(|()| None),
+    }
 }
 
 /// An order that cannot be built fails its step, with the sentence that says what to declare.
-async fn refuse(
-    conn: &mut sqlx::PgConnection,
-    row: &LeasedRow,
-    error: &anyhow::Error,
-    now: Timestamp,
-) -> Result<(), Error> {
+async fn refuse(app: &App, row: &LeasedRow, error: &anyhow::Error, now: Timestamp) -> Result<(), Error> {
     let failure = Failure { code: "not_declared".into(), message: format!("{error:#}"), retryable: false };
-    db::jobs::finish(conn, row.id, &Ending::Failed(&failure), now).await?;
+    let mut tx = app.pool.begin().await?;
+    // The node first, as everywhere.
+    db::lifecycle::make_due(&mut tx, row.node, now).await?;
+    if !db::jobs::refuse(&mut tx, row.id, row.attempt, &failure, now).await? {
+        return Ok(());
+    }
     let event = NewEvent::node(now, "muster", "step.failed", row.node, format!("{}: {error:#}", row.step));
-    db::events::insert(conn, event.under(row.operation).with(json!({ "step": row.step, "job": row.id }))).await?;
-    db::lifecycle::make_due(conn, row.node, now).await
+    db::events::insert(&mut tx, event.under(row.operation).with(json!({ "step": row.step, "job": row.id }))).await?;
+    tx.commit().await?;
+    app.wake_engine.notify_one();
+    Ok(())
 }
 
 pub(super) async fn act(
@@ -134,10 +154,8 @@ pub(super) async fn renew(
     let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
     let told = request.waiting_for.clone().or_else(|| request.progress.as_ref().map(sentence));
     let waiting_for = told.map(|text| text.chars().take(300).collect::<String>());
-    db::jobs::renew(&mut tx, job, lease_end(now), request.progress.as_ref(), waiting_for.as_deref()).await?;
-    if let Some(text) = &waiting_for {
-        db::jobs::show_waiting(&mut tx, current.node, current.visit, text, now).await?;
-    }
+    let told = (request.progress.as_ref(), waiting_for.as_deref());
+    db::jobs::renew(&mut tx, &current, lease_end(now), told, now).await?;
     db::jobs::append_log(&mut tx, job, request.attempt, &request.log).await?;
     tx.commit().await?;
     app.wake_readers.send_modify(|revision| *revision += 1);

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::header;
 use http::request::Parts;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{AgentId, ObjectId};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
@@ -41,6 +41,9 @@ const RENEWED: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long after the end of a lease nobody takes it: the last call to a BMC that its holder began may still be under way.
 const LAST_CALL: SignedDuration = SignedDuration::from_secs(45);
+
+/// That an agent was heard is written down this often: every call would write the same row.
+const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(1);
 
 /// Log lines and evidence of a whole gate run fit; an image never goes this way.
 const BODY_LIMIT: usize = 32 << 20;
@@ -70,6 +73,9 @@ pub struct Agent {
     pub name: String,
     pub site: ObjectId,
     pub site_name: String,
+    /// Of its current process.
+    epoch: i64,
+    last_seen: Option<Timestamp>,
     /// What the answer asks it to remember.
     mark: Mark,
 }
@@ -82,23 +88,36 @@ impl FromRequestParts<App> for Agent {
         let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Error::Unauthenticated)?;
         let mut conn = app.pool.acquire().await?;
         let row = db::agents::find_by_token(&mut conn, &Digest::of(token.as_bytes()).0).await?;
-        let AgentRow { id, name, site, site_name, .. } = row.ok_or(Error::Unauthenticated)?;
+        let AgentRow { id, name, site, site_name, epoch, last_seen, .. } = row.ok_or(Error::Unauthenticated)?;
         let mark = Mark::of(parts);
         mark.compare(&mut conn, &name, parts, app).await?;
-        Ok(Self { id, name, site, site_name, mark })
+        Ok(Self { id, name, site, site_name, epoch, last_seen: last_seen.map(|at| at.to_jiff()), mark })
     }
 }
 
 impl Agent {
-    /// Refuses a process that another one replaced; notes that this one was heard, and whether it acts for its site or stands by.
+    /// Refuses a process that another one replaced; notes that this one was heard, and whether it acts for its site or stands by. What the
+    /// process may do to a job is fenced by the job's attempt, so that the calls of one agent need not wait for each other, nor ask a second
+    /// time who it is.
     async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
-        let current = db::agents::epoch(conn, self.id).await?;
+        self.admit(conn, epoch, self.epoch, app).await
+    }
+
+    /// The same, one call after the other, and none beside a hello: for what no attempt fences.
+    async fn fence_alone(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
+        let current = db::agents::hold(conn, self.id).await?;
+        self.admit(conn, epoch, current, app).await
+    }
+
+    async fn admit(&self, conn: &mut PgConnection, epoch: i64, current: i64, app: &App) -> Result<Standing, Error> {
         if epoch != current {
             let detail = format!("This process has epoch {epoch}; another took over with {current}.");
             return Err(Error::conflict("stale_epoch", detail));
         }
         let now = app.clock.now();
-        db::agents::seen(conn, self.id, now).await?;
+        if self.last_seen.is_none_or(|seen| now.duration_since(seen) >= SEEN_EVERY) {
+            db::agents::seen(conn, self.id, now).await?;
+        }
         let times = LeaseTimes { until: now + SITE_LEASE, fresh: now + RENEWED, over: now - LAST_CALL };
         let former = match db::agents::hold_site(conn, self.site, self.id, times).await? {
             Hold::Held => return Ok(Standing::Acts),
@@ -139,7 +158,7 @@ async fn hello(State(app): State<App>, agent: Agent, Json(hello): Json<Hello>) -
     }
     let mut tx = app.pool.begin().await?;
     let now = app.clock.now();
-    let before = db::agents::epoch(&mut tx, agent.id).await?;
+    let before = db::agents::hold(&mut tx, agent.id).await?;
     let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
     if epoch != before {
         // The process before is gone or fenced: what it held is taken up at once.

@@ -16,6 +16,7 @@ use crate::http::extract::Json;
 
 const MAX_WAIT_S: u64 = 50;
 const LOOK: Duration = Duration::from_secs(2);
+const GATHER: Duration = Duration::from_millis(200);
 
 pub(super) async fn poll(
     State(app): State<App>,
@@ -24,13 +25,14 @@ pub(super) async fn poll(
 ) -> Result<Json<SiteConfig>, Error> {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
-        let woken = app.wake_agents.notified();
+        let woken = app.wake_sites.notified();
         let config = load(&app, &agent, request.epoch).await?;
         if request.have.as_ref() != Some(&config.revision) || tokio::time::Instant::now() >= deadline {
             return Ok(Json(config));
         }
         tokio::select! {
-            () = woken => {}
+            // Who declares a thousand nodes makes a thousand changes: they are read together.
+            () = woken => tokio::time::sleep(GATHER).await,
             () = tokio::time::sleep(LOOK) => {}
             () = tokio::time::sleep_until(deadline) => {}
         }

@@ -1,8 +1,12 @@
 //! A machine that keeps state: power, what runs, disks with what is on them, and a log of everything that was done to it. The log is the
 //! oracle: what it does not hold did not happen.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
+use jiff::Timestamp;
+use muster_core::clock::Clock;
 use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Nic};
 use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
 use muster_core::ids::{ClaimId, JobId, OperationId, PermitId};
@@ -13,24 +17,28 @@ use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{
     Answer, Challenge, Failure, GatePlan, ImageWritten, Marker, Plan, WipeMethod, WipedDisk, Work, WorkResult,
 };
+use serde::{Deserialize, Serialize};
 
-use crate::support::server::START;
+use super::habits::{Habits, Took, What};
 
 /// Something that was done to a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Done {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
     /// `power_on`, `reset`, `reboot`, `power_off`, `image`, `wipe`.
-    pub(crate) act: &'static str,
-    pub(crate) job: JobId,
-    pub(crate) permit: PermitId,
-    pub(crate) epoch: i64,
+    pub act: Cow<'static, str>,
+    pub job: JobId,
+    pub permit: PermitId,
+    pub epoch: i64,
     /// The claim whose marker was on the disk before.
-    pub(crate) marked: Option<ClaimId>,
+    pub marked: Option<ClaimId>,
+    /// On the machine's own clock.
+    #[serde(default)]
+    pub at: Timestamp,
 }
 
 /// What runs on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Running {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Running {
     Off,
     Live {
         nonce: String,
@@ -40,22 +48,22 @@ pub(crate) enum Running {
     Nothing,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Disk {
-    pub(crate) image: bool,
-    pub(crate) marker: Option<Marker>,
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Disk {
+    pub image: bool,
+    pub marker: Option<Marker>,
 }
 
 /// A way in which the next job of a kind goes.
 #[derive(Clone, Debug)]
-pub(crate) enum Turn {
+pub enum Turn {
     Fails(Failure),
     /// Every gate of the run ends so.
     Gates(Verdict),
 }
 
 /// What muster-node keeps of a job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Spool {
     plan: Plan,
     challenge: Challenge,
@@ -64,27 +72,35 @@ struct Spool {
 
 /// What muster-node has to say about a job.
 #[derive(Clone, Debug)]
-pub(crate) enum Heard {
+pub enum Heard {
     Challenge(Challenge),
     Result(WorkResult),
     /// It has worked on a later assignment or attempt.
     Stale,
 }
 
-#[derive(Debug)]
-pub(crate) struct Machine {
-    pub(crate) name: String,
-    pub(crate) mac: Mac,
-    pub(crate) memory_mib: u64,
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Machine {
+    pub name: String,
+    pub mac: Mac,
+    pub memory_mib: u64,
     /// Somebody else installed it, and it runs.
-    pub(crate) foreign: bool,
+    pub foreign: bool,
     /// Whether it has a disk without a serial.
-    pub(crate) nameless_disk: bool,
-    pub(crate) running: Running,
-    pub(crate) disks: BTreeMap<String, Disk>,
-    pub(crate) log: Vec<Done>,
-    /// How the next jobs go, by kind; those after them go well.
-    pub(crate) turns: BTreeMap<&'static str, VecDeque<Turn>>,
+    pub nameless_disk: bool,
+    pub running: Running,
+    pub disks: BTreeMap<String, Disk>,
+    pub log: Vec<Done>,
+    /// How the next jobs go, by kind; those after them go as the habits say.
+    #[serde(skip)]
+    pub turns: BTreeMap<&'static str, VecDeque<Turn>>,
+    /// How long it takes for what, and how often something goes wrong. Without them everything is instant and goes well.
+    habits: Option<Habits>,
+    /// What it took its time for, in order.
+    pub took: Vec<Took>,
+    /// When it will be done with that, in milliseconds since the epoch: it goes on whoever watches.
+    busy_until_ms: i64,
+    draws: u64,
     boots: u32,
     /// The stack was installed since the disk was written, and whether the machine was booted since.
     converged: bool,
@@ -94,12 +110,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(number: u8) -> Self {
-        let name = format!("n{number}");
+    /// A machine that is off and empty.
+    pub fn new(name: String, mac: Mac) -> Self {
         let disks = ["DATA", "DECOY", "ROOT"].map(|kind| (format!("{kind}-{name}"), Disk::default()));
         Self {
             name,
-            mac: Mac([0x52, 0x54, 0, 0, 0, number]),
+            mac,
             memory_mib: 2048,
             foreign: false,
             nameless_disk: false,
@@ -107,6 +123,10 @@ impl Machine {
             disks: disks.into(),
             log: Vec::new(),
             turns: BTreeMap::new(),
+            habits: None,
+            took: Vec::new(),
+            busy_until_ms: 0,
+            draws: 0,
             boots: 0,
             converged: false,
             booted_converged: false,
@@ -115,24 +135,31 @@ impl Machine {
         }
     }
 
-    pub(crate) fn root(&self) -> String {
+    /// The same machine with habits.
+    pub fn with(mut self, habits: Habits) -> Self {
+        self.habits = Some(habits);
+        self
+    }
+
+    /// The serial of the disk that images go onto.
+    pub fn root(&self) -> String {
         format!("ROOT-{}", self.name)
     }
 
-    pub(crate) fn boot_id(&self) -> String {
+    pub fn boot_id(&self) -> String {
         format!("boot-{}-{}", self.name, self.boots)
     }
 
-    pub(crate) fn host_key(&self) -> String {
+    pub fn host_key(&self) -> String {
         format!("ssh-ed25519 AAAA{}", self.boots)
     }
 
-    pub(crate) fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         format!("SHA256:{}", "k".repeat(43))
     }
 
     /// As somebody else left it: an OS on its disk that runs and knows nothing of Muster.
-    pub(crate) fn install_by_somebody_else(&mut self) {
+    pub fn install_by_somebody_else(&mut self) {
         self.foreign = true;
         self.boots += 1;
         self.running = Running::Installed;
@@ -140,15 +167,42 @@ impl Machine {
         self.disks.insert(root, Disk { image: true, marker: None });
     }
 
-    pub(crate) fn empty(&self) -> bool {
+    pub fn empty(&self) -> bool {
         self.disks.values().all(|disk| !disk.image && disk.marker.is_none())
     }
 
-    pub(crate) fn next_turn(&mut self, kind: &str) -> Option<Turn> {
-        self.turns.get_mut(kind)?.pop_front()
+    pub fn next_turn(&mut self, kind: &str) -> Option<Turn> {
+        let told = self.turns.get_mut(kind).and_then(VecDeque::pop_front);
+        told.or_else(|| {
+            self.draws += 1;
+            self.habits?.turn(&self.name, self.draws, kind)
+        })
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    /// Begins something that takes its time; what a job has begun goes on when another attempt of it asks for the same.
+    pub fn begin(&mut self, job: JobId, what: What) {
+        let Some(habits) = self.habits else { return };
+        let begun = self.took.last().is_some_and(|last| (last.job, last.what) == (job, what));
+        if begun && !self.busy_for().is_zero() {
+            return;
+        }
+        self.draws += 1;
+        let ms = habits.latency_ms(&self.name, self.draws, what);
+        self.took.push(Took { job, what, ms });
+        self.busy_until_ms = Clock::System.now().as_millisecond() + ms.round() as i64;
+    }
+
+    /// How long it still needs for what it does.
+    pub fn busy_for(&self) -> Duration {
+        let left = self.busy_until_ms - Clock::System.now().as_millisecond();
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    }
+
+    fn record(&mut self, done: Done) {
+        self.log.push(Done { at: Clock::System.now(), ..done });
+    }
+
+    pub fn facts(&self) -> Facts {
         let disk = |(at, serial): (usize, &String)| DiskFacts {
             name: format!("nvme{at}n1"),
             serial: Some(serial.clone()),
@@ -176,8 +230,9 @@ impl Machine {
     }
 
     /// Through its firmware into the live image.
-    pub(crate) fn boot_live(&mut self, done: Done, nonce: &str) {
-        self.log.push(done);
+    pub fn boot_live(&mut self, done: Done, nonce: &str) {
+        self.begin(done.job, What::BootLive);
+        self.record(done);
         self.boots += 1;
         self.running = Running::Live { nonce: nonce.to_owned() };
         // The live image's spool is in memory.
@@ -185,20 +240,22 @@ impl Machine {
     }
 
     /// Through its firmware, or by a reboot, into what is on its disk.
-    pub(crate) fn boot_disk(&mut self, done: Done) {
-        self.log.push(done);
+    pub fn boot_disk(&mut self, done: Done) {
+        self.begin(done.job, What::BootDisk);
+        self.record(done);
         self.boots += 1;
         self.running = if self.disks[&self.root()].image { Running::Installed } else { Running::Nothing };
         self.booted_converged = self.converged;
     }
 
-    pub(crate) fn power_off(&mut self, done: Done) {
-        self.log.push(done);
+    pub fn power_off(&mut self, done: Done) {
+        self.begin(done.job, What::PowerOff);
+        self.record(done);
         self.running = Running::Off;
     }
 
     /// `muster-node run`: starts a job, or finds it. What writes disks asks for its permit first.
-    pub(crate) fn run(&mut self, plan: &Plan) -> Heard {
+    pub fn run(&mut self, plan: &Plan) -> Heard {
         let known = self.spools.get(&plan.job);
         if plan.epoch < self.epoch || known.is_some_and(|known| plan.attempt < known.plan.attempt) {
             return Heard::Stale;
@@ -211,6 +268,13 @@ impl Machine {
         if known.is_none_or(|known| known.plan.work != plan.work) {
             let spool = Spool { plan: plan.clone(), challenge: self.challenge(plan), result: None };
             self.spools.insert(plan.job, spool);
+            match &plan.work {
+                Work::Converge(_) if self.converged => self.begin(plan.job, What::Recheck),
+                Work::Converge(_) => self.begin(plan.job, What::Converge),
+                Work::Gate(_) => self.begin(plan.job, What::Gates),
+                // They begin with their permit.
+                Work::WriteImage(_) | Work::Wipe(_) => {}
+            }
         }
         let result = match &plan.work {
             Work::Converge(stack) => Some(WorkResult::Converged(self.converge(stack))),
@@ -243,7 +307,7 @@ impl Machine {
     }
 
     /// `muster-node answer`: the server's word on the challenge. `trusted` is the key of the site's live image.
-    pub(crate) fn answer(&mut self, job: JobId, answer: &Answer, trusted: &str) {
+    pub fn answer(&mut self, job: JobId, answer: &Answer, trusted: &str) {
         let Some(spool) = self.spools.get(&job).filter(|spool| spool.result.is_none()).cloned() else { return };
         let (kind, permit) = match &spool.plan.work {
             Work::WriteImage(plan) => (PermitKind::Image, plan.permit),
@@ -267,9 +331,11 @@ impl Machine {
     fn write(&mut self, plan: &Plan, permit: PermitId) -> WorkResult {
         let root = self.root();
         let marked = self.disks[&root].marker.as_ref().map(|marker| marker.claim);
-        let mut done = Done { act: "image", job: plan.job, permit, epoch: plan.epoch, marked };
+        let (at, act) = (Timestamp::default(), "image".into());
+        let mut done = Done { act, job: plan.job, permit, epoch: plan.epoch, marked, at };
         let result = match &plan.work {
             Work::WriteImage(image) => {
+                self.begin(plan.job, What::Image);
                 let marker = Marker {
                     protocol: PROTOCOL,
                     node: plan.node,
@@ -288,7 +354,8 @@ impl Machine {
                 })
             }
             Work::Wipe(wipe) => {
-                done.act = "wipe";
+                self.begin(plan.job, What::Wipe);
+                done.act = "wipe".into();
                 for serial in &wipe.disk_serials {
                     self.disks.insert(serial.clone(), Disk::default());
                 }
@@ -302,7 +369,7 @@ impl Machine {
             }
             Work::Converge(_) | Work::Gate(_) => unreachable!("asks for no permit"),
         };
-        self.log.push(done);
+        self.record(done);
         result
     }
 
@@ -375,7 +442,7 @@ fn result(gate: &Gate, verdict: Verdict) -> GateResult {
         verdict,
         reason: format!("it was made to end as {}", verdict.as_str()),
         measured: Vec::new(),
-        started_at: START.parse().expect("a constant"),
+        started_at: Timestamp::default(),
         duration_ms: 1,
         evidence: Evidence::default(),
     }

@@ -3,34 +3,64 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::http::Request;
+use futures::future::BoxFuture;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
-    ActReply, BootLive, HEARD, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, MARK, Outcome,
-    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
+    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tower::ServiceExt as _;
+use tokio::time::Instant;
 
+use super::habits::What;
 use super::machine::{Done, Heard, Machine, Running, Turn};
 use super::rack::Rack;
 
+/// How often a lease is renewed.
+const RENEW: Duration = Duration::from_secs(10);
+
+/// The agents' listener, over a socket or not.
+pub trait Listener: Send + Sync {
+    /// Posts a call. A server that is away is asked again.
+    fn post(&self, call: Call) -> BoxFuture<'_, Answered>;
+}
+
+/// A call of an agent.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub path: String,
+    pub token: String,
+    /// The latest event it was told to remember.
+    pub heard: Option<String>,
+    pub body: Vec<u8>,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub status: u16,
+    /// The event that the agent is to remember from now on.
+    pub mark: Option<String>,
+    pub body: Vec<u8>,
+}
+
 /// Enough for anything.
-pub(crate) const IMMORTAL: u32 = u32::MAX;
+pub const IMMORTAL: u32 = u32::MAX;
 
 /// Why a job did not come to its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// The process died.
     Dead,
+    /// It was told to stop.
+    Cancelled,
     /// The server does not want to hear of it: the status and the code of the refusal.
     Refused(u16, String),
 }
@@ -62,11 +92,11 @@ fn fatal(code: &str, message: String) -> Bad {
 }
 
 #[derive(Clone)]
-pub(crate) struct Agent {
-    router: Router,
+pub struct Agent {
+    listener: Arc<dyn Listener>,
     token: String,
     rack: Arc<Mutex<Rack>>,
-    pub(crate) epoch: i64,
+    pub epoch: i64,
     trusted: String,
     instance: String,
     /// Steps left to this process.
@@ -74,14 +104,22 @@ pub(crate) struct Agent {
     /// Whether it goes on although it was told to stop.
     deaf: Arc<AtomicBool>,
     /// The latest event it was told of: on disk, so that the next process has it.
-    pub(crate) heard: Arc<Mutex<Option<String>>>,
+    pub heard: Arc<Mutex<Option<String>>>,
 }
 
 impl Agent {
     /// A process starts and says hello.
-    pub(crate) async fn start(router: Router, token: &str, rack: Arc<Mutex<Rack>>, fuel: u32) -> Self {
+    ///
+    /// # Errors
+    /// When it is not welcome.
+    pub async fn start(
+        listener: Arc<dyn Listener>,
+        token: &str,
+        rack: Arc<Mutex<Rack>>,
+        fuel: u32,
+    ) -> Result<Self, Stop> {
         let mut agent = Self {
-            router,
+            listener,
             token: token.to_owned(),
             rack,
             epoch: 0,
@@ -91,103 +129,132 @@ impl Agent {
             deaf: Arc::new(AtomicBool::new(false)),
             heard: Arc::default(),
         };
-        let welcome = agent.hello_again().await;
+        let welcome = agent.hello_again().await?;
         agent.epoch = welcome.epoch;
         agent.trusted = welcome.permit_public_key;
-        agent
+        Ok(agent)
     }
 
     /// The same process, as it finds another server at the same address.
-    pub(crate) fn moved(&self, router: Router) -> Self {
-        Self { router, ..self.clone() }
+    pub fn moved(&self, listener: Arc<dyn Listener>) -> Self {
+        Self { listener, ..self.clone() }
     }
 
     /// The same process says hello, as after a lost answer.
-    pub(crate) async fn hello_again(&self) -> Welcome {
+    ///
+    /// # Errors
+    /// When it is not welcome.
+    pub async fn hello_again(&self) -> Result<Welcome, Stop> {
         let hello = Hello { protocol: PROTOCOL, version: "simulated".into(), instance: self.instance.clone() };
-        self.call("/agent/v1/hello", &hello).await.expect("an enrolled agent is welcome")
+        self.call("/agent/v1/hello", &hello).await
     }
 
     /// It does not hear cancellations from now on: those that come between two renewals are heard as late.
-    pub(crate) fn refuse_to_stop(&self) {
+    pub fn refuse_to_stop(&self) {
         self.deaf.store(true, Ordering::SeqCst);
     }
 
     /// So many steps from now on.
-    pub(crate) fn refuel(&self, steps: u32) {
+    pub fn refuel(&self, steps: u32) {
         self.fuel.store(steps, Ordering::SeqCst);
     }
 
     /// A call as it goes over the wire.
-    pub(crate) async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
-        let mut request = Request::post(path)
-            .header("authorization", format!("Bearer {}", self.token))
-            .header("content-type", "application/json");
-        if let Some(heard) = self.heard.lock().expect("nobody panics with it").as_deref() {
-            request = request.header(HEARD, heard);
+    pub async fn call<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Stop> {
+        let body = serde_json::to_vec(body).expect("wire types are JSON");
+        let heard = self.heard.lock().expect("nobody panics with it").clone();
+        let call = Call { path: path.to_owned(), token: self.token.clone(), heard, body };
+        let Answered { status, mark, body: bytes } = self.listener.post(call).await;
+        if mark.is_some() {
+            *self.heard.lock().expect("nobody panics with it") = mark;
         }
-        let request = request.body(Body::from(serde_json::to_vec(body).unwrap())).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        let status = response.status();
-        if let Some(mark) = response.headers().get(MARK) {
-            *self.heard.lock().expect("nobody panics with it") = Some(mark.to_str().unwrap().to_owned());
+        if !(200..300).contains(&status) {
+            return Err(Stop::refused(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
         }
-        let bytes = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap();
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        match status.is_success() {
-            true => Ok(serde_json::from_value(body).unwrap()),
-            false => Err(Stop::refused(status.as_u16(), &body)),
-        }
+        // An answer without a body is nothing.
+        let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(bytes).map_err(|error| Stop::Refused(status, error.to_string()))
     }
 
-    pub(crate) async fn lease(&self, capacity: u32) -> Result<Vec<Job>, Stop> {
+    /// Leases the jobs that are ready, or the first ones that become so within `wait_s`.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn lease(&self, capacity: u32, wait_s: u64) -> Result<Vec<Job>, Stop> {
         let leased: LeasedJobs =
-            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s: 0 }).await?;
+            self.call("/agent/v1/lease", &LeaseJobs { epoch: self.epoch, capacity, wait_s }).await?;
         Ok(leased.jobs)
     }
 
     /// Whether the job is to be stopped.
-    pub(crate) async fn renew(&self, job: &Job) -> Result<bool, Stop> {
+    pub async fn renew(&self, job: &Job) -> Result<bool, Stop> {
         let waiting_for = Some(format!("the simulated {}", job.spec.kind()));
         let renew = RenewJob { epoch: self.epoch, attempt: job.attempt, progress: None, log: Vec::new(), waiting_for };
         Ok(self.call::<Renewed>(&format!("/agent/v1/jobs/{}/renew", job.id), &renew).await?.cancel)
     }
 
-    pub(crate) async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
+    pub async fn report(&self, job: JobId, attempt: i32, outcome: Outcome) -> Result<(), Stop> {
         let report = ReportOutcome { epoch: self.epoch, attempt, outcome };
         self.call(&format!("/agent/v1/jobs/{job}/outcome"), &report).await
     }
 
-    pub(crate) async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
+    pub async fn start_act(&self, job: &Job, act: &str, before: &str) -> Result<ActReply, Stop> {
         let start = StartAct { epoch: self.epoch, attempt: job.attempt, act: act.into(), before: before.into() };
         self.call(&format!("/agent/v1/jobs/{}/act", job.id), &start).await
     }
 
-    pub(crate) async fn redeem(
-        &self,
-        job: &Job,
-        permit: PermitId,
-        challenge: Option<Challenge>,
-    ) -> Result<Answer, Stop> {
+    pub async fn redeem(&self, job: &Job, permit: PermitId, challenge: Option<Challenge>) -> Result<Answer, Stop> {
         let request = RedeemPermit { epoch: self.epoch, job: job.id, attempt: job.attempt, permit, challenge };
         Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
     }
 
     /// Does a job from lease to outcome, which the server took.
-    pub(crate) async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
+    pub async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
-        if self.renew(job).await? && !self.deaf.load(Ordering::SeqCst) {
-            self.report(job.id, job.attempt, Outcome::Cancelled).await?;
-            return Ok(Outcome::Cancelled);
-        }
-        let outcome = match self.execute(job).await {
+        let executed = match self.told_to_stop(job).await? {
+            true => Err(Bad::Stops(Stop::Cancelled)),
+            false => self.execute(job).await,
+        };
+        let outcome = match executed {
             Ok(result) => Outcome::Succeeded { result },
             Err(Bad::Fails(failure)) => Outcome::Failed { failure },
+            Err(Bad::Stops(Stop::Cancelled)) => {
+                self.report(job.id, job.attempt, Outcome::Cancelled).await?;
+                return Ok(Outcome::Cancelled);
+            }
             Err(Bad::Stops(stop)) => return Err(stop),
         };
         self.step()?;
         self.report(job.id, job.attempt, outcome.clone()).await?;
         Ok(outcome)
+    }
+
+    async fn told_to_stop(&self, job: &Job) -> Result<bool, Stop> {
+        Ok(self.renew(job).await? && !self.deaf.load(Ordering::SeqCst))
+    }
+
+    /// Waits until the machine is done with what it does, and keeps the lease meanwhile.
+    async fn done(&self, job: &Job) -> Result<(), Stop> {
+        let mut renew_at = Instant::now() + RENEW;
+        loop {
+            let left = self.with(job, |machine| machine.busy_for());
+            if left.is_zero() {
+                return Ok(());
+            }
+            tokio::time::sleep(left.min(RENEW)).await;
+            if Instant::now() >= renew_at {
+                renew_at = Instant::now() + RENEW;
+                if self.told_to_stop(job).await? {
+                    return Err(Stop::Cancelled);
+                }
+            }
+        }
+    }
+
+    /// Lets the machine take its time for something that happens beside it, or that leaves no trace on it.
+    async fn takes(&self, job: &Job, what: What) -> Result<(), Stop> {
+        self.with(job, |machine| machine.begin(job.id, what));
+        self.done(job).await
     }
 
     /// The next thing the process does, if it lives to do it.
@@ -205,7 +272,7 @@ impl Agent {
 
     /// Looks at a machine or does something to it.
     fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
-        act(self.rack().machines.get_mut(&job.node_name).expect("every node has its machine"))
+        self.rack().with(&job.node_name, act).expect("every node has its machine")
     }
 
     async fn execute(&self, job: &Job) -> Result<JobResult, Bad> {
@@ -220,6 +287,7 @@ impl Agent {
         match &job.spec {
             JobSpec::BootLive(spec) => self.boot_live(job, spec).await,
             JobSpec::Inventory { .. } => {
+                self.takes(job, What::Inventory).await?;
                 let facts = self.with(job, |machine| machine.facts());
                 Ok(JobResult::Facts { facts: Box::new(facts) })
             }
@@ -229,6 +297,7 @@ impl Agent {
                     self.step()?;
                     self.with(job, |machine| machine.power_off(done));
                 }
+                self.done(job).await?;
                 Ok(JobResult::PoweredOff)
             }
             JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
@@ -241,19 +310,22 @@ impl Agent {
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
             JobSpec::Gates { plan, .. } => self.node(job, Work::Gate(plan.clone())).await,
             JobSpec::SlurmAdmit { nodes, revision, name, .. } => {
+                self.takes(job, What::Admit).await?;
                 self.step()?;
-                match self.rack().configure(*revision, nodes).contains(name) {
+                match self.rack().configure(*revision, nodes, name) {
                     true => Ok(JobResult::Admitted { view: "idle".into() }),
                     false => Err(failed("not_listed")),
                 }
             }
             JobSpec::Adopt(adopt) => self.adopt(job, adopt),
-            JobSpec::SlurmDrain { .. } => Ok(JobResult::Drained),
+            JobSpec::SlurmDrain { .. } => {
+                self.takes(job, What::Drain).await?;
+                Ok(JobResult::Drained)
+            }
             JobSpec::SlurmRemove { nodes, revision, name, .. } => {
+                self.takes(job, What::Remove).await?;
                 self.step()?;
-                let mut rack = self.rack();
-                let listed = rack.configure(*revision, nodes).contains(name) || rack.others.contains(name);
-                match listed {
+                match self.rack().configure(*revision, nodes, name) {
                     true => Err(failed("still_listed")),
                     false => Ok(JobResult::Removed),
                 }
@@ -269,6 +341,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         self.with(job, |machine| match &machine.running {
             Running::Live { nonce } if *nonce == spec.nonce => Ok(JobResult::Live {
                 host_key: machine.host_key(),
@@ -289,6 +362,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         self.with(job, |machine| match machine.running {
             Running::Installed => Ok(JobResult::Booted { boot_id: machine.boot_id() }),
             _ => Err(failed("not_booted")),
@@ -321,6 +395,7 @@ impl Agent {
             }
         }
         self.step()?;
+        self.done(job).await?;
         Ok(JobResult::Booted { boot_id: self.with(job, |machine| machine.boot_id()) })
     }
 
@@ -333,7 +408,10 @@ impl Agent {
             _ => act,
         };
         match self.redeem(job, permit, None).await? {
-            Answer::Granted { .. } => Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None }),
+            Answer::Granted { .. } => {
+                let (act, at) = (act.into(), jiff::Timestamp::default());
+                Ok(Done { act, job: job.id, permit, epoch: job.epoch, marked: None, at })
+            }
             Answer::Refused { reason } => Err(fatal("permit_refused", reason)),
         }
     }
@@ -342,7 +420,7 @@ impl Agent {
     async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
         self.step()?;
         let before = self.with(job, |machine| machine.boot_id());
-        match self.start_act(job, done.act, &before).await? {
+        match self.start_act(job, &done.act, &before).await? {
             ActReply::Go => {
                 self.step()?;
                 Ok(Some(done))
@@ -370,8 +448,10 @@ impl Agent {
             self.step()?;
             self.with(job, |machine| machine.answer(job.id, &answer, &self.trusted));
             self.step()?;
+            self.done(job).await?;
             heard = self.with(job, |machine| machine.run(&plan));
         }
+        self.done(job).await?;
         match heard {
             Heard::Result(WorkResult::Failed(failure)) => Err(Bad::Fails(failure)),
             Heard::Result(WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),

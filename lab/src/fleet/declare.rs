@@ -1,0 +1,131 @@
+//! The fleet, as a client declares it: everything under one site of its own, so that nothing of a running server's is touched.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use anyhow::Context;
+use futures::{StreamExt as _, TryStreamExt as _};
+use muster_api::client::{Client, Precondition};
+use muster_core::values::{Digest, Mac};
+use serde_json::{Value, json};
+
+use super::follow::Declared;
+use super::{FleetOptions, SITE, Until};
+use crate::simulated::machine::Machine;
+use crate::simulated::rack::Rack;
+
+/// Declarations under way at once.
+const AT_ONCE: usize = 8;
+const NODES_IN_RACK: u32 = 40;
+const NODE_W: u32 = 10_000;
+
+/// The machines behind the nodes.
+pub(super) fn machines(options: &FleetOptions) -> Rack {
+    let machine = |number| Machine::new(name(number), mac(number)).with(options.habits);
+    Rack::of((1..=options.nodes).map(machine))
+}
+
+fn name(number: u32) -> String {
+    format!("sim-{number:05}")
+}
+
+/// Locally administered: no vendor's, nobody's real card.
+fn mac(number: u32) -> Mac {
+    let [a, b, c, d] = number.to_be_bytes();
+    Mac([0x02, 0x53, a, b, c, d])
+}
+
+/// The number's place in a network of /16.
+fn address(network: u8, number: u32) -> Ipv4Addr {
+    let [_, _, high, low] = (number + 255).to_be_bytes();
+    Ipv4Addr::new(10, network, high, low)
+}
+
+/// Declares the site, so that its agent can be enrolled.
+pub(super) async fn site(client: &Client) -> anyhow::Result<()> {
+    let live = json!({ "kernel": digest("kernel"), "initrd": digest("initrd") });
+    put(client, "sites", SITE, json!({ "live": live })).await.map(drop)
+}
+
+/// Declares everything that nodes need.
+pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Result<()> {
+    for number in 0..options.nodes.div_ceil(NODES_IN_RACK) {
+        let budget = json!({ "site": SITE, "units": NODES_IN_RACK, "power_budget_w": NODES_IN_RACK * NODE_W });
+        put(client, "racks", &rack(number), budget).await?;
+    }
+    let subnet =
+        json!({ "site": SITE, "network": "10.128.0.0/16", "agent_address": "10.128.0.1", "mode": "authoritative" });
+    let profile = json!({
+        "model": SITE, "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
+        "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": NODE_W,
+    });
+    let image = json!({
+        "name": SITE, "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "digest": digest("image"),
+        "size": 1000, "raw_digest": digest("raw"), "raw_size": 4000, "kernel": "6.1.0-1-amd64", "packages": [],
+        "partitions": { "esp": 1, "root": 2 },
+    });
+    let stack = json!({
+        "version": "1", "image": SITE, "packages": { "chrony": "4.3-2" }, "bundle": digest("bundle"),
+        "kernel_args": ["nouveau.modeset=0"],
+        "lock": { "image_digest": digest("image"), "arch": "amd64", "packages": [] },
+    });
+    let suite = json!({ "name": SITE, "version": "1", "gates": [{
+        "id": "node.profile", "title": "Facts fit the profile", "stage": "inventory", "timeout_s": 30, "parser": "facts",
+        "criteria": [{ "metric": "profile.misses", "op": "==", "limit": 0, "unit": "misses" }],
+        "finding": "The machine is not what was bought.", "after_reboot": true,
+    }]});
+    let cluster = json!({
+        "kind": "slurm", "site": SITE, "conf": "/etc/slurm/slurm.conf", "include_dir": "/etc/slurm", "partition": "gpu",
+        "address": "10.128.0.1",
+    });
+    let bmc = json!({ "purpose": "bmc", "user": "root", "secret": hex::encode(rand::random::<[u8; 12]>()) });
+    put(client, "subnets", SITE, subnet).await?;
+    put(client, "hardware_profiles", SITE, profile).await?;
+    put(client, "credentials", SITE, bmc).await?;
+    put(client, "images", SITE, image).await?;
+    put(client, "stacks", SITE, stack).await?;
+    put(client, "suites", SITE, suite).await?;
+    put(client, "clusters", SITE, cluster).await?;
+    put(client, "pools", SITE, json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE })).await.map(drop)
+}
+
+/// Declares the nodes; each is accepted, and on its way, from here on.
+pub(super) async fn nodes(client: &Client, options: &FleetOptions) -> anyhow::Result<Declared> {
+    let accept = options.until > Until::Declared;
+    let first = node(client, 1, accept).await?;
+    // What happened before the fleet was there is not read.
+    let before =
+        client.events(0, &[("node", &name(1)), ("limit", "1")]).await?.items.first().map_or(0, |event| event.seq - 1);
+    let rest = futures::stream::iter(2..=options.nodes).map(|number| node(client, number, accept));
+    let rest: Vec<_> = rest.buffer_unordered(AT_ONCE).try_collect().await?;
+    let ids: BTreeMap<_, _> = std::iter::once(first).chain(rest).collect();
+    Ok(Declared { before, ids })
+}
+
+async fn node(client: &Client, number: u32, accept: bool) -> anyhow::Result<(uuid::Uuid, String)> {
+    let bmc = json!({ "address": address(129, number), "credential": SITE });
+    let spec = json!({
+        "site": SITE, "rack": rack((number - 1) / NODES_IN_RACK), "rack_unit": (number - 1) % NODES_IN_RACK + 1, "profile": SITE,
+        "power": { "redfish": { "bmc": bmc } }, "accept": accept,
+        "macs": [{ "mac": mac(number), "subnet": SITE, "address": address(128, number) }],
+    });
+    let name = name(number);
+    let answer = put(client, "nodes", &name, spec).await?;
+    let id = answer["id"].as_str().and_then(|id| id.parse().ok()).context("a node without an id")?;
+    Ok((id, name))
+}
+
+fn rack(number: u32) -> String {
+    format!("{SITE}-{number:03}")
+}
+
+/// A digest that is as good as any: nothing is fetched by it.
+fn digest(of: &str) -> Digest {
+    Digest::of(of.as_bytes())
+}
+
+async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<Value> {
+    let body = json!({ "spec": spec });
+    let answer = client.put_value(&[collection, name], &body, Precondition::None).await;
+    answer.with_context(|| format!("declare {collection}/{name}"))
+}

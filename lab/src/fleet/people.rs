@@ -1,0 +1,49 @@
+//! What operators do all day: claim what is available, release what has served, and bring back what failed. A refusal is no trouble: the
+//! history says what became of the node, and what is still wanted is asked again.
+
+use futures::StreamExt as _;
+use muster_api::claims::{ClaimSpec, CreateClaim};
+use muster_api::client::{Client, ClientError};
+
+use super::SITE;
+use super::follow::{Want, Wanted};
+
+/// Requests under way at once.
+const AT_ONCE: usize = 8;
+
+pub(super) struct People {
+    client: Client,
+}
+
+impl People {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Asks for what is wanted.
+    pub(super) async fn act(&self, wants: Vec<Want>) {
+        let acts = futures::stream::iter(wants).map(|want| async move {
+            match self.ask(&want).await {
+                // It moved by itself, or an answer was lost.
+                Err(error) if error.away() || matches!(error.status(), Some(404 | 409 | 412)) => {}
+                Err(error) => tracing::warn!(node = want.node, ?want.what, %error, "a person was refused"),
+                Ok(()) => {}
+            }
+        });
+        acts.buffer_unordered(AT_ONCE).collect::<()>().await;
+    }
+
+    async fn ask(&self, want: &Want) -> Result<(), ClientError> {
+        let node = want.node.as_str();
+        match want.what {
+            Wanted::Claim => {
+                let spec = ClaimSpec { pool: SITE.to_owned(), node: Some(node.to_owned()), selector: None };
+                let name = node.parse().map_err(|_| ClientError::Usage(format!("{node} cannot be a claim's name")))?;
+                self.client.create_claim(&CreateClaim { name: Some(name), spec }).await.map(drop)
+            }
+            // A claim that nobody changes keeps its first generation.
+            Wanted::Release => self.client.delete_claim(node, 1).await.map(drop),
+            Wanted::Ask(action) => self.client.node_action(node, action, Some("a rehearsal")).await.map(drop),
+        }
+    }
+}

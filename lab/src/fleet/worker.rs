@@ -1,0 +1,146 @@
+//! The agent process over simulated machines: it speaks the real protocol to the real listener, and is killed as a real one is.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use muster_core::wire::agent::{HEARD, MARK};
+use muster_core::wire::agent::{Job, SiteConfig, SitePoll};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
+use crate::simulated::keep::Keep;
+
+/// Jobs under way at once, as a real agent takes them.
+const CAPACITY: usize = 2048;
+const POLL_S: u64 = 30;
+const CALLS: usize = 32;
+/// Longer than a poll.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// A server that is away is asked again after this, twice as long each time, and for as long as it takes.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What an agent process is started with.
+#[derive(Clone, Debug)]
+pub struct WorkerOptions {
+    /// The server's agent listener.
+    pub server: String,
+    pub token_file: PathBuf,
+    /// The directory the machines are kept in.
+    pub machines: PathBuf,
+}
+
+/// Works until it is ended from outside, or another process takes over.
+///
+/// # Errors
+/// When it cannot start, or is not welcome any more.
+pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
+    let token = std::fs::read_to_string(&options.token_file)
+        .with_context(|| format!("the token file {}", options.token_file.display()))?;
+    let rack = Keep::open(&options.machines)?;
+    let url = options.server.trim_end_matches('/').to_owned();
+    let listener = Arc::new(Socket { http: client()?, url, calls: Semaphore::new(CALLS) });
+    let agent = Agent::start(listener, token.trim(), Arc::new(Mutex::new(rack)), IMMORTAL).await;
+    let agent = agent.map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?;
+    tracing::info!(epoch = agent.epoch, "welcome");
+    tokio::try_join!(follow_site(&agent), work(&agent)).map(drop)
+}
+
+/// What a real agent's boot services answer from; here nobody boots by it, and the server must serve it all the same.
+async fn follow_site(agent: &Agent) -> anyhow::Result<()> {
+    let mut have = None;
+    loop {
+        let poll = SitePoll { epoch: agent.epoch, have: have.clone(), wait_s: POLL_S };
+        match agent.call::<SiteConfig>("/agent/v1/site", &poll).await {
+            Ok(config) => have = Some(config.revision),
+            Err(stop) => go_on(&stop)?,
+        }
+    }
+}
+
+async fn work(agent: &Agent) -> anyhow::Result<()> {
+    let mut running = JoinSet::new();
+    loop {
+        while running.try_join_next().is_some() || running.len() >= CAPACITY {
+            if running.len() >= CAPACITY {
+                running.join_next().await;
+            }
+        }
+        let free = u32::try_from(CAPACITY - running.len()).unwrap_or(u32::MAX);
+        match agent.lease(free, POLL_S).await {
+            Ok(jobs) => jobs.into_iter().for_each(|job| drop(running.spawn(one(agent.clone(), job)))),
+            Err(stop) => go_on(&stop)?,
+        }
+    }
+}
+
+async fn one(agent: Agent, job: Job) {
+    if let Err(stop) = agent.work(&job).await {
+        tracing::warn!(job = %job.id, attempt = job.attempt, node = job.node_name, ?stop, "a job ends without an outcome");
+    }
+}
+
+/// Whether the process may go on after a refusal.
+fn go_on(stop: &Stop) -> anyhow::Result<()> {
+    match stop {
+        Stop::Refused(_, code) if code == "stale_epoch" => anyhow::bail!("another process has taken over"),
+        Stop::Refused(401 | 403, _) => anyhow::bail!("the token is not accepted"),
+        stop => {
+            tracing::warn!(?stop, "a poll was refused");
+            Ok(())
+        }
+    }
+}
+
+/// The listener over HTTP.
+struct Socket {
+    http: reqwest::Client,
+    url: String,
+    /// Calls under way at once, polls apart: thousands of jobs share a few connections.
+    calls: Semaphore,
+}
+
+fn client() -> anyhow::Result<reqwest::Client> {
+    let builder = reqwest::Client::builder().timeout(TIMEOUT).connect_timeout(Duration::from_secs(5)).no_proxy();
+    Ok(builder.redirect(reqwest::redirect::Policy::none()).build()?)
+}
+
+impl Socket {
+    async fn once(&self, call: &Call) -> reqwest::Result<Answered> {
+        let mut request = self.http.post(format!("{}{}", self.url, call.path)).bearer_auth(&call.token);
+        if let Some(heard) = &call.heard {
+            request = request.header(HEARD, heard);
+        }
+        let answer = request.header("content-type", "application/json").body(call.body.clone()).send().await?;
+        let mark = answer.headers().get(MARK).and_then(|mark| mark.to_str().ok()).map(str::to_owned);
+        Ok(Answered { status: answer.status().as_u16(), mark, body: answer.bytes().await?.to_vec() })
+    }
+}
+
+impl Listener for Socket {
+    fn post(&self, call: Call) -> BoxFuture<'_, Answered> {
+        async move {
+            let polls = ["/agent/v1/lease", "/agent/v1/site"].contains(&call.path.as_str());
+            let _turn = match polls {
+                true => None,
+                false => Some(self.calls.acquire().await.expect("it is never closed")),
+            };
+            let mut pause = PAUSE;
+            loop {
+                match self.once(&call).await {
+                    Ok(reply) if reply.status < 500 && reply.status != 429 => return reply,
+                    Ok(reply) => tracing::warn!(call.path, reply.status, "the server asks to come back"),
+                    Err(error) => tracing::debug!(call.path, %error, "the server is away"),
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,8 @@
+//! Simulated machines and the agent that acts on them: what stands behind the agents' protocol in tests and in a simulated fleet.
+//! The server on the other side is the real one.
+
+pub mod agent; // The agent process
+pub mod habits; // How long machines take, and how often something goes wrong
+pub mod keep; // Machines that outlive their process
+pub mod machine; // One machine and its log
+pub mod rack; // Everything outside of the server

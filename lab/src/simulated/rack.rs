@@ -1,0 +1,71 @@
+//! Everything outside of the server: the machines and the scheduler's configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_core::clusters::SlurmNode;
+use serde::{Deserialize, Serialize};
+
+use super::keep::Keep;
+use super::machine::Machine;
+
+#[derive(Debug)]
+pub struct Rack {
+    pub machines: BTreeMap<String, Machine>,
+    pub scheduler: Scheduler,
+    /// Where both are kept; without it they end with their process.
+    pub keep: Option<Keep>,
+}
+
+/// What the scheduler's controller knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Scheduler {
+    /// Nodes its configuration lists, and the revision of the list.
+    pub members: BTreeSet<String>,
+    /// Nodes that somebody else's configuration lists.
+    pub others: BTreeSet<String>,
+    revision: i64,
+    /// What must never be, in words; empty unless a promise was broken.
+    pub violations: Vec<String>,
+}
+
+impl Rack {
+    /// These machines and a scheduler that knows none of them.
+    pub fn of(machines: impl IntoIterator<Item = Machine>) -> Self {
+        let machines = machines.into_iter().map(|machine| (machine.name.clone(), machine)).collect();
+        Self { machines, scheduler: Scheduler::default(), keep: None }
+    }
+
+    /// Looks at a machine or does something to it; `None` where there is no such machine.
+    pub fn with<T>(&mut self, name: &str, act: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+        let machine = self.machines.get_mut(name)?;
+        let told = act(machine);
+        if let Some(keep) = &mut self.keep {
+            keep.machine(machine);
+        }
+        Some(told)
+    }
+
+    /// Writes the list of members, unless a newer one is there. Whether the list has a node on it then.
+    pub fn configure(&mut self, revision: i64, nodes: &[SlurmNode], name: &str) -> bool {
+        if revision > self.scheduler.revision {
+            self.scheduler.revision = revision;
+            self.scheduler.members = nodes.iter().map(|node| node.name.clone()).collect();
+            self.keep_scheduler();
+        }
+        self.scheduler.members.contains(name) || self.scheduler.others.contains(name)
+    }
+
+    /// Nothing is wiped that jobs may still be sent to.
+    pub fn wipes_begin(&mut self, name: &str) {
+        if self.scheduler.members.contains(name) {
+            self.scheduler.violations.push(format!("{name} is wiped while the scheduler lists it"));
+            self.keep_scheduler();
+        }
+    }
+
+    fn keep_scheduler(&mut self) {
+        if let Some(keep) = &mut self.keep {
+            keep.scheduler(&self.scheduler);
+        }
+    }
+}
