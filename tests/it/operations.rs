@@ -74,6 +74,38 @@ async fn an_event_of_a_late_transaction_is_not_skipped() {
     assert_eq!(page.body["items"].as_array().unwrap().len(), 2);
 }
 
+/// The later number is committed first, by the older transaction.
+#[tokio::test]
+async fn an_event_is_not_overtaken_by_one_of_an_older_transaction() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let event =
+        "INSERT INTO events (id, at, actor, kind, summary) VALUES (gen_random_uuid(), now(), 'test', 'late', 'x')";
+    let mut old = server.app.pool.begin().await.unwrap();
+    sqlx::query("SELECT pg_current_xact_id()").execute(&mut *old).await.unwrap();
+    let mut late = server.app.pool.begin().await.unwrap();
+    sqlx::query(event).execute(&mut *late).await.unwrap();
+    sqlx::query(event).execute(&mut *old).await.unwrap();
+    old.commit().await.unwrap();
+    let page = admin.get("/v1/events").await.expect(200);
+    assert_eq!(
+        (&page.body["items"], &page.body["last_seq"]),
+        (&json!([]), &json!(0)),
+        "the reader waits for the one in flight"
+    );
+    late.commit().await.unwrap();
+    let page = admin.get("/v1/events").await.expect(200);
+    let seqs: Vec<_> = page.body["items"].as_array().unwrap().iter().map(|event| event["seq"].clone()).collect();
+    assert_eq!(seqs, [json!(1), json!(2)]);
+    // One that gave up leaves a gap that nobody waits for.
+    let mut gone = server.app.pool.begin().await.unwrap();
+    sqlx::query(event).execute(&mut *gone).await.unwrap();
+    gone.rollback().await.unwrap();
+    admin.put("/v1/sites/a", &json!({ "spec": {} })).await.expect(201);
+    let page = admin.get("/v1/events?after=2").await.expect(200);
+    assert_eq!(page.body["items"][0]["seq"], 4);
+}
+
 #[tokio::test]
 async fn blobs_appear_whole_or_not_at_all() {
     let server = Server::start().await;

@@ -86,7 +86,14 @@ pub(super) async fn kinds(client: &Client, options: &FleetOptions) -> anyhow::Re
     put(client, "stacks", SITE, stack).await?;
     put(client, "suites", SITE, suite).await?;
     put(client, "clusters", SITE, cluster).await?;
-    put(client, "pools", SITE, json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE })).await.map(drop)
+    put(
+        client,
+        "pools",
+        SITE,
+        json!({ "image": SITE, "stack": SITE, "suite": SITE, "cluster": SITE, "undo_window_s": 0 }),
+    )
+    .await
+    .map(drop)
 }
 
 /// Declares the nodes; each is accepted, and on its way, from here on.

@@ -108,8 +108,16 @@ pub struct EventFilter {
     pub object: Option<ObjectId>,
 }
 
-/// Events after a sequence number, oldest first. Stops before transactions still in flight, so a reader that goes on from the last number
-/// it got never skips one that commits late. A row of a transaction that is yet to come was restored from another cluster, and is there.
+/// How far the history is whole: no transaction under way can still put an event before this number. It speaks of what is read after it, by
+/// statements that see what is committed by then.
+///
+/// # Errors
+/// When the database fails.
+pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#).fetch_one(conn).await?)
+}
+
+/// Events after a sequence number, oldest first, as far as the history is whole: a reader that goes on from the last number it got skips none.
 ///
 /// # Errors
 /// When the database fails.
@@ -119,18 +127,20 @@ pub async fn list(
     after: i64,
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
+    let whole = whole(conn).await?;
     Ok(sqlx::query_as!(
         EventRow,
         r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
                   operation_id AS "operation: OperationId", request_id, summary, detail
            FROM events
-           WHERE seq > $1 AND (xid < pg_snapshot_xmin(pg_current_snapshot()) OR xid >= pg_snapshot_xmax(pg_current_snapshot()))
+           WHERE seq > $1 AND seq <= $5
              AND ($2::uuid IS NULL OR node_id = $2) AND ($3::uuid IS NULL OR object_id = $3)
            ORDER BY seq LIMIT $4"#,
         after,
         filter.node as Option<NodeId>,
         filter.object as Option<ObjectId>,
         limit,
+        whole,
     )
     .fetch_all(conn)
     .await?)

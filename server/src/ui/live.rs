@@ -44,7 +44,7 @@ pub(super) async fn stream_changes(
     _: Viewer,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Error> {
-    let after = db::pages::work::find_last_seq(&mut *app.pool.acquire().await?).await?;
+    let after = db::events::whole(&mut *app.pool.acquire().await?).await?;
     let changes = app.wake_readers.subscribe();
     let follower = Follower { changes, app, headers, after, ends: Instant::now() + LASTS, greeted: false };
     Ok(Sse::new(stream::unfold(follower, next)).keep_alive(KeepAlive::default()))

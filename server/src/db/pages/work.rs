@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use muster_core::ids::{EventId, JobId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;
 
+use crate::db::events;
 use crate::db::events::EventRow;
 use crate::error::Error;
 
@@ -140,26 +141,16 @@ pub async fn list_changed(
     after: i64,
     limit: i64,
 ) -> Result<Vec<(i64, Option<NodeId>)>, Error> {
+    let whole = events::whole(conn).await?;
     let rows = sqlx::query!(
-        r#"SELECT seq, node_id AS "node: NodeId" FROM events
-           WHERE seq > $1 AND xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY seq LIMIT $2"#,
+        r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq > $1 AND seq <= $3 ORDER BY seq LIMIT $2"#,
         after,
         limit,
+        whole,
     )
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(|row| (row.seq, row.node)).collect())
-}
-
-/// The newest number a stream may begin after.
-///
-/// # Errors
-/// When the database fails.
-pub async fn find_last_seq(conn: &mut PgConnection) -> Result<i64, Error> {
-    let last = sqlx::query_scalar!(
-        "SELECT seq FROM events WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY seq DESC LIMIT 1"
-    );
-    Ok(last.fetch_optional(conn).await?.unwrap_or(0))
 }
 
 /// The names of nodes.
