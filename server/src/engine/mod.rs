@@ -1,13 +1,16 @@
 //! Takes due nodes, asks the lifecycle, persists the answer. Never calls the outside world: what must act is a job.
 
 pub mod caution; // When the database is older than what others remember
+mod moves; // From one state to the next
 pub mod orders; // Builds what an agent is told, when it leases a job
 pub mod outcomes; // Applies what an agent reports
 pub mod permits; // Decides whether a permit may be redeemed
 mod turn; // One node's turn, in one transaction
+mod work; // Jobs and their permits
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +22,11 @@ use crate::error::Error;
 /// The poll is the truth; being woken only shortens the wait.
 const POLL: Duration = Duration::from_secs(1);
 
+/// A waiting node is looked at again after this time even if nothing woke it.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
 /// Turns under way at once in one process: most of a turn is waiting for the database.
-const WORKERS: usize = 4;
+pub const WORKERS: usize = 4;
 
 /// Readers are told of changes this often while there is no end of them.
 const TELL_READERS: Duration = Duration::from_millis(200);

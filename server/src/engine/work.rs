@@ -1,0 +1,167 @@
+//! The work of a turn: a job of its own for each step, and the permit it needs.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::ids::{JobId, OperationId, PermitId};
+use muster_core::lifecycle::decision::Wait;
+use muster_core::lifecycle::steps::Step;
+use muster_core::permits::PermitKind;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::LOOK_AGAIN;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::jobs::{NewJob, StayStep};
+use crate::db::lifecycle::EngineNode;
+use crate::db::permits::NewPermit;
+use crate::error::Error;
+
+/// A permit outlives its step's timeout by this: redemption happens at the start of an attempt.
+const PERMIT_GRACE_S: i64 = 60;
+
+/// Begins a step: a job of its own, with the permit it needs.
+pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
+    let operation = operation(conn, node, step, now).await?;
+    let id = JobId::new();
+    let permit = permit_id(step);
+    if step.powers_on() && node.power_reserved_w == 0 {
+        let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+        db::lifecycle::reserve_power(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
+    }
+    if step == Step::Admit {
+        db::lifecycle::set_in_cluster(conn, node.id).await?;
+    }
+    if step.destroys() {
+        db::lifecycle::set_unsanitised(conn, node.id).await?;
+    }
+    let job = NewJob {
+        id,
+        node: node.id,
+        site: node.site,
+        operation,
+        visit: node.visit,
+        step,
+        epoch: node.epoch,
+        nonce: nonce(),
+        permit,
+    };
+    db::jobs::insert(conn, &job, now).await?;
+    mint(conn, node, step, id, operation, permit, now).await?;
+    db::operations::run(conn, operation, step.title(), now).await?;
+    let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
+    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await?;
+    wait_for_job(conn, node, step, now).await
+}
+
+/// Begins another round of a step.
+pub(super) async fn retry(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    job: &StayStep,
+    step: Step,
+    (now, not_before): (Timestamp, Timestamp),
+) -> Result<(), Error> {
+    let not_before = not_before.max(now);
+    let operation = operation(conn, node, step, now).await?;
+    let permit = permit_id(step);
+    db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
+    mint(conn, node, step, job.id, operation, permit, not_before).await?;
+    let round = job.view.round + 1;
+    let summary = format!("{}: {} again, round {round}", node.name, step.title());
+    let event = NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
+    db::events::insert(conn, event.with(json!({ "step": step, "job": job.id, "round": round }))).await?;
+    wait_for_job(conn, node, step, now).await
+}
+
+async fn wait_for_job(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
+    let wait = Wait {
+        condition: format!("the site's agent to take the job: {}", step.title()),
+        owner: "agent".into(),
+        next_action: step.title().into(),
+        until: None,
+    };
+    db::lifecycle::set_waiting(conn, node.id, &wait, Some(now + LOOK_AGAIN), now).await
+}
+
+/// The operation this work belongs to; opened by Muster itself where nobody's is open.
+async fn operation(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    now: Timestamp,
+) -> Result<OperationId, Error> {
+    if let Some(operation) = node.operation.filter(|_| node.operation_open) {
+        return Ok(operation);
+    }
+    db::operations::open(conn, node, step.as_str(), now).await
+}
+
+/// What a step must be permitted to do, if anything.
+pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
+    match step {
+        Step::BootLive | Step::BootDisk | Step::Reboot | Step::RebootTest | Step::PowerOff => Some(PermitKind::Power),
+        Step::WriteImage => Some(PermitKind::Image),
+        Step::Wipe => Some(PermitKind::Wipe),
+        Step::Inventory
+        | Step::Converge
+        | Step::Recheck
+        | Step::Gates
+        | Step::GatesAfterReboot
+        | Step::Admit
+        | Step::Drain
+        | Step::Remove
+        | Step::Adopt
+        | Step::Drift => None,
+    }
+}
+
+fn permit_id(step: Step) -> Option<PermitId> {
+    permit_kind(step).map(|_| PermitId::new())
+}
+
+fn nonce() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
+}
+
+/// Mints the permit a step needs, for exactly this node, operation, epoch and these disks.
+async fn mint(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    job: JobId,
+    operation: OperationId,
+    permit: Option<PermitId>,
+    from: Timestamp,
+) -> Result<(), Error> {
+    let (Some(id), Some(kind)) = (permit, permit_kind(step)) else { return Ok(()) };
+    let facts = match kind {
+        PermitKind::Power => None,
+        PermitKind::Image | PermitKind::Wipe => db::facts::latest_live(conn, node.id).await?,
+    };
+    let disk_serials = match (kind, &node.profile, facts) {
+        (PermitKind::Power, _, _) => None,
+        (PermitKind::Image, Some(profile), Some(facts)) => {
+            // The rule held at inspection; should it not any more, the permit names no disk and nothing can be written.
+            Some(profile.root_disk(&facts).map(|serial| vec![serial.to_owned()]).unwrap_or_default())
+        }
+        (PermitKind::Wipe, _, Some(facts)) => {
+            let mut serials: Vec<String> = facts.disks.into_iter().filter_map(|disk| disk.serial).collect();
+            serials.sort();
+            Some(serials)
+        }
+        (PermitKind::Image | PermitKind::Wipe, _, _) => Some(Vec::new()),
+    };
+    let lasts = i64::try_from(step.timeout_s()).unwrap_or(i64::MAX / 2) + PERMIT_GRACE_S;
+    let permit = NewPermit {
+        id,
+        kind,
+        node: node.id,
+        operation,
+        claim: node.claim.map(|(claim, _)| claim),
+        job,
+        epoch: node.epoch,
+        disk_serials,
+        expires_at: from + SignedDuration::from_secs(lasts),
+    };
+    db::permits::insert(conn, &permit).await
+}
