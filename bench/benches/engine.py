@@ -11,8 +11,8 @@ import time
 
 import machine
 
-NODES, ROUNDS, WORKERS = 4000, 3, 4
-ACCEPT = "UPDATE nodes SET wish = 'accept', due_at = now() - interval '1 second'"
+NODES, ROUNDS, WORKERS = 4000, 3, 8
+ACCEPT = "UPDATE nodes SET wish = 'accept', due_at = '2000-01-01'"
 MOVED = "SELECT count(*) FROM nodes n JOIN jobs j ON j.node_id = n.id JOIN permits p ON p.id = j.permit_id WHERE n.state = 'inspecting'"
 NOTES = ["A turn is one transition, one event of it, one operation, one job with its permit, and the events of both: what pgbench repeats. pgbench decides nothing, parses nothing "
          "of what it reads, and knows what it will write."]
@@ -48,7 +48,6 @@ class Postgres:
         self.psql("postgres", f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         self.psql("postgres", f"CREATE DATABASE {name} TEMPLATE muster")
         self.psql(name, ACCEPT)
-        self.psql(name, "VACUUM ANALYZE")
         self.psql(name, "CHECKPOINT")
 
     def moved(self, name, wanted):

@@ -374,22 +374,48 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
     }
 }
 
-/// Marks that the scheduler's configuration may list the node from now on: set before the first attempt to put it there, so that a release
-/// always takes it out again.
-///
-/// # Errors
-/// When the database fails.
-pub async fn set_in_cluster(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET in_cluster = true WHERE id = $1", node as NodeId).execute(conn).await?;
-    Ok(())
+/// What begins with a step.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub operation: OperationId,
+    /// Its share of the rack's power, where it holds none yet.
+    pub reserve_w: Option<i32>,
+    /// The scheduler's configuration may list the node from now on: said before the first attempt to put it there, so that a release always
+    /// takes it out again.
+    pub joins_cluster: bool,
+    /// The node's disks may hold somebody's data from now on: said before anything is written.
+    pub destroys: bool,
 }
 
-/// Marks that the node's disks may hold somebody's data from now on: set before anything is written.
+/// Writes down what begins, before its job is there, what the node waits for now, and when to look again.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_unsanitised(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET unsanitised = true WHERE id = $1", node as NodeId).execute(conn).await?;
+pub async fn begin(
+    conn: &mut PgConnection,
+    node: NodeId,
+    begun: &Begun,
+    wait: &Wait,
+    (now, due): (Timestamp, Timestamp),
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
+                unsanitised = unsanitised OR $5, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
+                waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END
+         WHERE id = $1",
+        node as NodeId,
+        begun.operation as OperationId,
+        begun.reserve_w,
+        begun.joins_cluster,
+        begun.destroys,
+        wait.condition,
+        wait.owner,
+        wait.next_action,
+        due.to_sqlx() as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

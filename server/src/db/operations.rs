@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{ClaimId, JobId, NodeId, OperationId};
+use muster_core::lifecycle::steps::Step;
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -242,31 +243,29 @@ pub async fn cancel_jobs(conn: &mut PgConnection, operation: OperationId, now: T
     Ok(asked.rows_affected())
 }
 
-/// Opens an operation for work that nobody asked for by name.
+/// Opens an operation for work that nobody asked for by name: it is under way with this step.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn open(
     conn: &mut PgConnection,
     node: &EngineNode,
-    kind: &str,
+    step: Step,
     now: Timestamp,
 ) -> Result<OperationId, Error> {
     let id = OperationId::new();
     sqlx::query!(
-        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, created_at, started_at)
-         VALUES ($1, $2, $3, $4, 'running', 'muster', $5, $5)",
+        "INSERT INTO operations (id, kind, node_id, claim_id, state, actor, created_at, started_at, message)
+         VALUES ($1, $2, $3, $4, 'running', 'muster', $5, $5, $6)",
         id as OperationId,
-        kind,
+        step.as_str(),
         node.id as NodeId,
         node.claim.map(|(claim, _)| claim) as Option<ClaimId>,
         now.to_sqlx() as _,
+        step.title(),
     )
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    sqlx::query!("UPDATE nodes SET operation_id = $2 WHERE id = $1", node.id as NodeId, id as OperationId)
-        .execute(conn)
-        .await?;
     Ok(id)
 }
 

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// Turns under way at once in one process: most of a turn is waiting for the database.
-pub const WORKERS: usize = 4;
+pub const WORKERS: usize = 8;
 
 /// Readers are told of changes this often while there is no end of them.
 const TELL_READERS: Duration = Duration::from_millis(200);

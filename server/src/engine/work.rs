@@ -12,7 +12,7 @@ use super::LOOK_AGAIN;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{NewJob, StayStep};
-use crate::db::lifecycle::EngineNode;
+use crate::db::lifecycle::{Begun, EngineNode};
 use crate::db::permits::NewPermit;
 use crate::error::Error;
 
@@ -24,16 +24,14 @@ pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step
     let operation = operation(conn, node, step, now).await?;
     let id = JobId::new();
     let permit = permit_id(step);
-    if step.powers_on() && node.power_reserved_w == 0 {
-        let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
-        db::lifecycle::reserve_power(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
-    }
-    if step == Step::Admit {
-        db::lifecycle::set_in_cluster(conn, node.id).await?;
-    }
-    if step.destroys() {
-        db::lifecycle::set_unsanitised(conn, node.id).await?;
-    }
+    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+    let begun = Begun {
+        operation,
+        reserve_w: (step.powers_on() && node.power_reserved_w == 0).then(|| i32::try_from(watts).unwrap_or(i32::MAX)),
+        joins_cluster: step == Step::Admit,
+        destroys: step.destroys(),
+    };
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
     let job = NewJob {
         id,
         node: node.id,
@@ -47,10 +45,8 @@ pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step
     };
     db::jobs::insert(conn, &job, now).await?;
     mint(conn, node, step, id, operation, permit, now).await?;
-    db::operations::run(conn, operation, step.title(), now).await?;
     let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
-    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await?;
-    wait_for_job(conn, node, step, now).await
+    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await
 }
 
 /// Begins another round of a step.
@@ -70,20 +66,20 @@ pub(super) async fn retry(
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
     let event = NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
     db::events::insert(conn, event.with(json!({ "step": step, "job": job.id, "round": round }))).await?;
-    wait_for_job(conn, node, step, now).await
+    let begun = Begun { operation, reserve_w: None, joins_cluster: false, destroys: false };
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await
 }
 
-async fn wait_for_job(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
-    let wait = Wait {
+fn waits(step: Step) -> Wait {
+    Wait {
         condition: format!("the site's agent to take the job: {}", step.title()),
         owner: "agent".into(),
         next_action: step.title().into(),
         until: None,
-    };
-    db::lifecycle::set_waiting(conn, node.id, &wait, Some(now + LOOK_AGAIN), now).await
+    }
 }
 
-/// The operation this work belongs to; opened by Muster itself where nobody's is open.
+/// The operation this work belongs to, under way with this step; opened by Muster itself where nobody's is open.
 async fn operation(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -91,9 +87,10 @@ async fn operation(
     now: Timestamp,
 ) -> Result<OperationId, Error> {
     if let Some(operation) = node.operation.filter(|_| node.operation_open) {
+        db::operations::run(conn, operation, step.title(), now).await?;
         return Ok(operation);
     }
-    db::operations::open(conn, node, step.as_str(), now).await
+    db::operations::open(conn, node, step, now).await
 }
 
 /// What a step must be permitted to do, if anything.
