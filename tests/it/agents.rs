@@ -357,3 +357,31 @@ async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {
     turn.commit().await.unwrap();
     report.await.unwrap().unwrap();
 }
+
+/// Orders that carry a whole cluster's list come a few at a time: what is queued behind them does not wait for them.
+#[tokio::test]
+async fn a_node_that_boots_does_not_wait_behind_those_that_are_admitted() {
+    let mut world = World::start(11).await;
+    world.settle().await;
+    for number in 1..=10 {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    let queued = "SELECT count(*) FROM jobs WHERE state = 'queued' AND step = 'admit'";
+    for _ in 0..100 {
+        world.engine().await;
+        let admits: i64 = sqlx::query_scalar(queued).fetch_one(&world.server.app.pool).await.unwrap();
+        if admits == 10 {
+            break;
+        }
+        for job in world.agent.lease(100, 0).await.unwrap() {
+            world.agent.work(&job).await.unwrap();
+        }
+    }
+    world.advance(1);
+    world.claim("n11").await.expect(201);
+    world.engine().await;
+    let leased = world.agent.lease(10, 0).await.unwrap();
+    let kinds: Vec<_> = leased.iter().map(|job| job.spec.kind()).collect();
+    assert_eq!(kinds.iter().filter(|kind| **kind == "slurm_admit").count(), 8, "{kinds:?}");
+    assert!(leased.iter().any(|job| job.node_name == "n11"), "{kinds:?}");
+}

@@ -162,7 +162,7 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Jobs in one answer that carry the list of all of a cluster's members: a hundred of them would not fit.
+/// Jobs in one answer that carry the list of all of a cluster's members: a hundred of them would not fit, and others must not wait behind them.
 const HEAVY: i64 = 8;
 
 /// Leases queued jobs of a site to its agent, oldest first, raising their attempt numbers; while there is a caution, only those that need no permit.
@@ -179,15 +179,21 @@ pub async fn lease(
 ) -> Result<Vec<LeasedRow>, Error> {
     Ok(sqlx::query_as!(
         LeasedRow,
-        r#"WITH ready AS (
-               SELECT id, not_before, step IN ('admit', 'remove') AS heavy FROM jobs
-               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4
-                 AND (permit_id IS NULL OR NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL))
+        r#"WITH open AS (
+               SELECT NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS all_of_them),
+           light AS (
+               SELECT id, not_before FROM jobs
+               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step NOT IN ('admit', 'remove')
+                 AND (permit_id IS NULL OR (SELECT all_of_them FROM open))
                ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED),
-           ranked AS (SELECT id, heavy, row_number() OVER (PARTITION BY heavy ORDER BY not_before, id) AS place FROM ready)
+           heavy AS (
+               SELECT id, not_before FROM jobs
+               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step IN ('admit', 'remove')
+               ORDER BY not_before, id LIMIT $6 FOR UPDATE SKIP LOCKED),
+           ready AS (SELECT * FROM light UNION ALL SELECT * FROM heavy ORDER BY not_before, id LIMIT $3)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
                   started_at = COALESCE(started_at, $4), waiting_for = NULL
-           FROM ranked WHERE jobs.id = ranked.id AND (NOT heavy OR place <= $6)
+           FROM ready WHERE jobs.id = ready.id
            RETURNING jobs.id AS "id: JobId", node_id AS "node: NodeId", operation_id AS "operation: OperationId", step, attempt, round,
                      epoch, timeout_s, nonce, permit_id AS "permit: PermitId""#,
         site as ObjectId,
