@@ -5,6 +5,7 @@ use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
+use muster_api::nodes::NodeAction;
 use muster_api::tokens::Role;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
@@ -16,7 +17,8 @@ use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
-use crate::http::nodes::actions::{Asked, ask};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::nodes::actions::ask;
 use crate::http::nodes::view::NodeObject;
 
 /// A year: a maintenance that lasts longer is a retirement.
@@ -161,14 +163,17 @@ pub(in crate::ui) async fn act_on_node(
             format!("Type the node's name, {node}, to mean it."),
         ));
     }
-    let reason = Some(asked.reason.trim()).filter(|reason| !reason.is_empty());
+    let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     match (wish, asked.claim.zip(asked.generation)) {
         (Wish::Release, Some((claim, generation))) => {
-            release_claim(&app, &actor, &claim, generation, Disks::Kept).await?
+            release_claim(&app, &actor, &claim, generation, Disks::Kept).await.map(drop)?;
         }
         (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
-        _ => ask(&app, &actor, &node, Asked { wish, reason, until: end(asked.hours.trim(), app.clock.now())? }).await?,
-    };
+        _ => {
+            let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())? };
+            ask(&app, &actor, &node, (IdempotencyKey::none(), &action), wish).await.map(drop)?;
+        }
+    }
     Ok(Redirect::to(&format!("/nodes/{node}")))
 }
 
