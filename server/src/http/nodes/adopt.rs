@@ -49,7 +49,7 @@ pub(super) async fn adopt_node(
 ///
 /// # Errors
 /// As [`adopt_node`] answers.
-pub(in crate::http) async fn adopt(
+pub async fn adopt(
     app: &App,
     actor: &Actor,
     key: &str,

@@ -26,10 +26,10 @@ use crate::http::writing::{self, Effect};
 #[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct DryRun {
+pub struct DryRun {
     /// `true`: answer the plan, change nothing.
     #[serde(default)]
-    pub(super) dry_run: bool,
+    pub dry_run: bool,
 }
 
 /// Gives a node another name. The id stays, and so does everything known under it.

@@ -1,7 +1,6 @@
 //! What can be asked of a node. Every button posts a form; what happens is what the API does for the same call. Buttons that do not apply
 //! say why instead of being hidden.
 
-use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +10,7 @@ use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde::Deserialize;
 
+use super::adopt::Form;
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db::pages::nodes::MachineRow;
@@ -39,6 +39,8 @@ pub(in crate::ui) struct Action {
     pub danger: bool,
     /// Id and generation of the claim that is shown, so that an old page never releases another one.
     pub claim: Option<(String, i64)>,
+    /// Its own form, where a reason is not enough.
+    pub adopt: Option<Form>,
 }
 
 /// Every action, those that apply first.
@@ -73,6 +75,7 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
             .map(|id| id.to_string())
             .zip(machine.claim_generation)
             .filter(|_| wish == Wish::Release),
+        adopt: None,
     }
 }
 
@@ -83,9 +86,6 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
     if !wish_allowed(state, wish) {
         let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
         return Some(format!("possible when {}", words.join(", ")));
-    }
-    if wish == Wish::Adopt {
-        return Some(format!("by `muster node adopt {}`: it takes a credential and the machine's host key", node.name));
     }
     if let Some(pending) = &machine.wish {
         return Some(format!("it was asked to {pending} and has not begun"));
@@ -153,7 +153,7 @@ pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path((node, wish)): Path<(String, String)>,
-    Form(asked): Form<Fields>,
+    axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
     let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
     if matches!(wish, Wish::Release | Wish::Wipe) && asked.typed.trim() != node {
