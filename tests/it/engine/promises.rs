@@ -2,12 +2,16 @@
 //! held against each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::simulated::World;
-use crate::simulated::machine::Running;
+use crate::simulated::machine::{Done, Running};
 
 /// What the looks before have seen.
 #[derive(Debug, Default)]
@@ -112,10 +116,8 @@ impl Seen {
         .await
         .unwrap();
         assert!(unpermitted.is_empty(), "acts without a permit: {unpermitted:?}");
-        for (name, machine) in &world.rack().machines {
-            if let Running::Live { nonce } = &machine.running {
-                assert_eq!(self.nonces.get(nonce), Some(name), "{name} runs the live image, and nobody armed that");
-            }
+        for (name, nonce) in live(world) {
+            assert_eq!(self.nonces.get(&nonce), Some(&name), "{name} runs the live image, and nobody armed that");
         }
     }
 
@@ -128,18 +130,28 @@ impl Seen {
         .fetch_all(&world.server.app.pool)
         .await
         .unwrap();
-        let rack = world.rack();
-        let written = |name: &str| {
-            let log = &rack.machines[name].log;
-            log.iter().filter(|done| matches!(done.act, "image" | "wipe")).count()
-        };
+        let count = |name: &str| world.machine(name, |machine| machine.log.iter().filter(|done| writes(done)).count());
         let now: BTreeMap<_, _> =
-            now.into_iter().map(|(name, permits)| (name.clone(), (written(&name), permits))).collect();
+            now.into_iter().map(|(name, permits)| (name.clone(), (count(&name), permits))).collect();
         for (name, before) in &self.protected {
             assert!(now.get(name).is_none_or(|now| now == before), "{name} is protected and was written");
         }
         self.protected = now;
     }
+}
+
+/// Machines in the live image, and the secret each was let in with.
+fn live(world: &World) -> Vec<(String, String)> {
+    let rack = world.rack();
+    let live = rack.machines.iter().filter_map(|(name, machine)| match &machine.running {
+        Running::Live { nonce } => Some((name.clone(), nonce.clone())),
+        Running::Off | Running::Installed | Running::Nothing => None,
+    });
+    live.collect()
+}
+
+fn writes(done: &Done) -> bool {
+    matches!(done.act, "image" | "wipe")
 }
 
 /// I3, I4: no permit is of an assignment to come, and none to wipe is of a claim that holds its node.
@@ -165,4 +177,70 @@ async fn credentials_are_for_once(pool: &PgPool) {
     .await
     .unwrap();
     assert_eq!(kept, 0, "an adoption is done and its credential is kept");
+}
+
+/// What a look panics with; nothing where it finds nothing.
+async fn complaint(mut seen: Seen, world: &World) -> String {
+    let mut look = pin!(seen.look(world));
+    let panic = poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| look.as_mut().poll(context))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(())) => Poll::Ready(None),
+        Err(panic) => Poll::Ready(Some(panic)),
+    });
+    panic.await.and_then(|panic| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Breaks a promise behind the back of everything that keeps it; what the next look says of that.
+async fn broken(world: &World, statements: &[&'static str]) -> String {
+    let mut seen = Seen::default();
+    seen.look(world).await;
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    sqlx::query("SET session_replication_role = replica").execute(&mut *conn).await.unwrap();
+    for statement in statements {
+        let done = sqlx::query(*statement).execute(&mut *conn).await.unwrap();
+        assert!(done.rows_affected() > 0, "{statement} breaks nothing");
+    }
+    sqlx::query("SET session_replication_role = DEFAULT").execute(&mut *conn).await.unwrap();
+    drop(conn);
+    complaint(seen, world).await
+}
+
+#[tokio::test]
+async fn a_broken_promise_is_seen() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.until_leased("n1", "write_image").await;
+    world.protect("n1", true).await;
+    for (statement, told) in [
+        ("UPDATE nodes SET epoch = epoch - 1", "epoch 1 became 0"),
+        ("UPDATE nodes SET epoch = epoch + 5", ""),
+        ("UPDATE agents SET epoch = epoch - 1", "epoch 1 became 0"),
+        ("UPDATE jobs SET attempt = attempt - 1 WHERE state = 'leased'", "1 became 0"),
+        ("UPDATE jobs SET state = 'failed', result = NULL WHERE kind = 'power_off'", "ended as"),
+        ("UPDATE operations SET state = 'failed' WHERE state = 'succeeded'", "had ended"),
+        ("DELETE FROM events WHERE seq = (SELECT min(seq) FROM events)", "the history was changed"),
+        ("UPDATE permits SET redemptions = redemptions + 1 WHERE kind = 'image'", "is protected and was written"),
+    ] {
+        match told {
+            // Not a promise broken, but the way back from one.
+            "" => drop(sqlx::query(statement).execute(&world.server.app.pool).await.unwrap()),
+            told => assert!(broken(&world, &[statement]).await.contains(told), "{statement}"),
+        }
+    }
+    world.machine("n1", |machine| machine.running = Running::Live { nonce: "nobody's".into() });
+    assert!(complaint(Seen::default(), &world).await.contains("nobody armed that"));
+    world.machine("n1", |machine| machine.running = Running::Off);
+    let unpermitted = "UPDATE permits SET redeemed_at = NULL WHERE kind = 'power'";
+    assert!(broken(&world, &[unpermitted]).await.contains("acts without a permit"));
+    sqlx::query("DELETE FROM job_acts").execute(&world.server.app.pool).await.unwrap();
+    let adopted = [
+        "UPDATE nodes SET adopted = true",
+        "UPDATE objects SET spec = spec || '{\"purpose\": \"adopt\"}' WHERE kind = 'credential'",
+    ];
+    assert!(broken(&world, &adopted).await.contains("its credential is kept"));
+    sqlx::query("DELETE FROM secrets").execute(&world.server.app.pool).await.unwrap();
+    let wipe = "UPDATE permits SET kind = 'wipe' WHERE kind = 'image' AND epoch = (SELECT epoch FROM claims)";
+    let told = broken(&world, &["UPDATE nodes SET protected = false", wipe]).await;
+    assert!(told.contains("permits that should not be"), "{told}");
 }
