@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
-use muster_lab::demo::{Artifacts, DemoOptions, Disturbance, Ending};
+use muster_lab::demo::{Adoption, Artifacts, DemoOptions, Disturbance, Ending};
 use muster_lab::plan::AccelPlan;
 use muster_lab::{LabError, Rack, RackPlan, rack};
 use serde::Serialize;
@@ -117,6 +117,12 @@ struct DemoArguments {
     /// Kill the agent, the server and the database in the middle of the work.
     #[arg(long)]
     kills: bool,
+    /// Afterwards, adopt a machine that somebody else built, with a Slurm job on it.
+    #[arg(long)]
+    adopt: bool,
+    /// Do that instead of the main job.
+    #[arg(long, conflicts_with_all = ["adopt", "kills", "browser"])]
+    only_adopt: bool,
 }
 
 #[tokio::main]
@@ -207,6 +213,11 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
         port: arguments.port,
         browser: arguments.browser,
         ending: if arguments.once { Ending::Exit } else { Ending::Stay },
+        adoption: match (arguments.only_adopt, arguments.adopt) {
+            (true, _) => Adoption::Alone,
+            (false, true) => Adoption::Also,
+            (false, false) => Adoption::None,
+        },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };
     let cancel = CancellationToken::new();

@@ -19,6 +19,10 @@ const FIRST_CONSOLE_PORT: u16 = 7001;
 pub const STRANGER: &str = "stranger";
 /// Its only disk.
 pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";
+/// The machine that somebody else built and that is adopted, in [`RackPlan::veteran`].
+pub const VETERAN: &str = "veteran";
+/// The disk it boots from.
+pub const VETERAN_DISK: &str = "MUSTER-NVME-A-8";
 /// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
 const MAX_MACHINES: usize = 32;
 
@@ -160,6 +164,12 @@ impl RackPlan {
         stranger.disks.retain(|disk| disk.serial == STRANGER_DISK);
         plan.machines.push(stranger);
         plan
+    }
+
+    /// A machine like the others that serves already, without Muster.
+    pub fn veteran() -> MachinePlan {
+        let name = VETERAN.parse().expect("a constant name is a name");
+        MachinePlan { name, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
     }
 
     /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
