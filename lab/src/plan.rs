@@ -276,11 +276,13 @@ mod tests {
 
     #[test]
     fn the_reference_racks_can_be_built_and_read_back() {
-        let plan = RackPlan::with_stranger();
+        let mut plan = RackPlan::with_stranger();
         assert!(plan.machines.last().unwrap().disks.iter().all(|disk| disk.serial == STRANGER_DISK));
+        plan.machines.push(RackPlan::veteran());
+        assert_eq!(plan.machines[4].disks[1].serial, VETERAN_DISK);
         plan.validate().unwrap();
         let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-        assert_eq!(again.machines.len(), 4);
+        assert_eq!(again.machines.len(), 5);
         assert!(again.machines[2].manual_power());
     }
 
