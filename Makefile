@@ -45,11 +45,12 @@ unit: deps
 fleet: build
 	target/debug/muster-lab fleet --nodes 200 --speed 100 --failures 1 --kills
 
-# The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the
-# middle of it, a node that boots with both dead, and a BMC that turns bad; then every page of the console in a browser.
+# The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
+# of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page
+# of the console in a browser. That adoption alone: `muster-lab demo --only-adopt --once`.
 e2e: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent
-	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills --adopt
 
 # Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works.
 fuzz: deps

@@ -47,6 +47,12 @@ pub(crate) struct DemoArguments {
     /// Kill the agent, the server and the database in the middle of the work.
     #[arg(long)]
     pub kills: bool,
+    /// Afterwards, adopt a machine that somebody else built, with a Slurm job on it.
+    #[arg(long)]
+    pub adopt: bool,
+    /// Do that instead of the main job.
+    #[arg(long, conflicts_with_all = ["adopt", "kills", "browser"])]
+    pub only_adopt: bool,
 }
 
 /// A simulated fleet.

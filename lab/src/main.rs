@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
-use muster_lab::demo::{Artifacts, DemoOptions, Disturbance, Ending};
+use muster_lab::demo::{Adoption, Artifacts, DemoOptions, Disturbance, Ending};
 use muster_lab::fleet::worker::WorkerOptions;
 use muster_lab::fleet::{FleetOptions, ServerOptions, worker};
 use muster_lab::simulated::habits::Habits;
@@ -179,6 +179,11 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
         port: arguments.port,
         browser: arguments.browser,
         ending: if arguments.once { Ending::Exit } else { Ending::Stay },
+        adoption: match (arguments.only_adopt, arguments.adopt) {
+            (true, _) => Adoption::Alone,
+            (false, true) => Adoption::Also,
+            (false, false) => Adoption::None,
+        },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };
     let cancel = CancellationToken::new();

@@ -19,6 +19,10 @@ const FIRST_CONSOLE_PORT: u16 = 7001;
 pub const STRANGER: &str = "stranger";
 /// Its only disk.
 pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";
+/// The machine that somebody else built and that is adopted, in [`RackPlan::veteran`].
+pub const VETERAN: &str = "veteran";
+/// The disk it boots from.
+pub const VETERAN_DISK: &str = "MUSTER-NVME-A-8";
 /// Enough for a hand-made rack; a fleet of thousands is simulated, not virtualised.
 const MAX_MACHINES: usize = 32;
 
@@ -162,6 +166,12 @@ impl RackPlan {
         plan
     }
 
+    /// A machine like the others that serves already, without Muster.
+    pub fn veteran() -> MachinePlan {
+        let name = VETERAN.parse().expect("a constant name is a name");
+        MachinePlan { name, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
+    }
+
     /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
     pub fn validate(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Plan(why));
@@ -266,11 +276,13 @@ mod tests {
 
     #[test]
     fn the_reference_racks_can_be_built_and_read_back() {
-        let plan = RackPlan::with_stranger();
+        let mut plan = RackPlan::with_stranger();
         assert!(plan.machines.last().unwrap().disks.iter().all(|disk| disk.serial == STRANGER_DISK));
+        plan.machines.push(RackPlan::veteran());
+        assert_eq!(plan.machines[4].disks[1].serial, VETERAN_DISK);
         plan.validate().unwrap();
         let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
-        assert_eq!(again.machines.len(), 4);
+        assert_eq!(again.machines.len(), 5);
         assert!(again.machines[2].manual_power());
     }
 

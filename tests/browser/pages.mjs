@@ -36,7 +36,7 @@ const faults = [];
 // Whatever the browser complains about; the policy's violations are told as console errors.
 function listen(page, where) {
   page.on("console", (message) => {
-    const expected = message.location().url.endsWith("/nodes/no-such-node");
+    const expected = ["/nodes/no-such-node", "/adopt"].some((end) => message.location().url.endsWith(end));
     if (message.type() === "error" && !expected) faults.push(`${where()}: ${message.text()}`);
   });
   page.on("pageerror", (error) => faults.push(`${where()}: ${error.message}`));
@@ -87,6 +87,8 @@ async function look(browser, [view, options]) {
     await unfold(page);
     await shoot(page, `node-log-${view}`);
   }
+  at = "an adoption";
+  await adopt(page, view);
   at = "the stream";
   await page.goto(url);
   await page.locator("#live-mark[data-state=live]").waitFor();
@@ -110,6 +112,23 @@ async function unfold(page) {
   await fetched;
   await page.waitForTimeout(200);
   assert.ok(await log.locator(".l").first().isVisible(), "the log was folded by a refresh");
+}
+
+// What was typed into a form stays in it when it is refused, with what is wrong beside it.
+async function adopt(page, view) {
+  await page.goto(`${url}/nodes?state=discovered`);
+  const found = page.locator("main tbody a[href^='/nodes/']").first();
+  if (!(await found.count())) return;
+  await page.goto(url + (await found.getAttribute("href")));
+  await page.locator("#act-adopt > summary").click();
+  await page.locator("#act-adopt form").evaluate((form) => (form.noValidate = true));
+  await page.getByLabel("Host key").fill("not a fingerprint");
+  await page.getByRole("button", { name: "Show the plan" }).click();
+  await page.locator("#wrong-host_key").waitFor();
+  assert.equal(await page.getByLabel("Host key").inputValue(), "not a fingerprint");
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) faults.push(`${view} adopt: ${wide} px wider than the window`);
+  await shoot(page, `adopt-${view}`);
 }
 
 // Without script: signing in, reading and filtering still work.

@@ -1,6 +1,8 @@
 //! The fleet, as a client declares it: blobs, then objects in the order of their references.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use muster_api::client::{Client, Precondition};
@@ -8,12 +10,15 @@ use muster_core::values::Digest;
 use serde_json::{Value, json};
 
 use super::DemoOptions;
-use super::artifacts::{digest, toml_as_json};
+use super::artifacts::{Artifacts, digest, toml_as_json};
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
 
 /// Where the profile's power and the rack's budget meet: two of the three machines may be on at a time.
 const RACK_BUDGET_W: u32 = 450;
+
+/// The last number of the first machine's address.
+const FIRST_ADDRESS: usize = 11;
 
 /// Declares the site, so that its agent can be enrolled.
 pub(super) async fn site(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
@@ -59,20 +64,33 @@ async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) 
     put(client, "credentials", "munge-key", json!({ "purpose": "stack", "secret": secret })).await?;
     let stack = toml_as_json(&options.artifacts.stack)?;
     let bundle = stack["bundle"].as_str().context("the stack has no bundle; make one with `muster stack lock`")?;
-    for blob in bundle_blobs(&options.artifacts.bundle, bundle)? {
-        upload_known(client, blob, &options.artifacts.bundle).await?;
+    upload_known(client, bundle.parse()?, &options.artifacts.bundle).await?;
+    for path in bundle_files(&options.artifacts)?.values() {
+        upload(client, path).await?;
     }
     put(client, "stacks", "cpu-slurm", stack).await
 }
 
-/// The bundle's own blob and every file it names.
-fn bundle_blobs(dir: &Path, bundle: &str) -> anyhow::Result<Vec<Digest>> {
-    let bundle: Digest = bundle.parse()?;
-    let text = std::fs::read(blob_path(dir, bundle)).context("the bundle's blob")?;
+/// Every file that the stack's bundle names, and where its blob is.
+pub(super) fn bundle_files(artifacts: &Artifacts) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let stack = toml_as_json(&artifacts.stack)?;
+    let bundle: Digest = stack["bundle"].as_str().context("the stack has no bundle")?.parse()?;
+    let text = std::fs::read(blob_path(&artifacts.bundle, bundle)).context("the bundle's blob")?;
     let document: Value = serde_json::from_slice(&text)?;
     let files = document["files"].as_object().context("the bundle names no files")?;
-    let named = files.values().filter_map(|digest| digest.as_str()?.parse().ok());
-    Ok(std::iter::once(bundle).chain(named).collect())
+    let named = files.iter().filter_map(|(name, digest)| Some((name.clone(), digest.as_str()?.parse().ok()?)));
+    Ok(named.map(|(name, digest)| (name, blob_path(&artifacts.bundle, digest))).collect())
+}
+
+/// What logs in once to a machine that is adopted.
+pub(super) async fn adopting_credential(client: &Client, name: &str, secret: &str) -> anyhow::Result<()> {
+    put(client, "credentials", name, json!({ "purpose": "adopt", "secret": secret })).await
+}
+
+/// The address of the machine at this place in the plan.
+pub(super) fn address(index: usize) -> Ipv4Addr {
+    let last = u8::try_from(FIRST_ADDRESS + index).expect("a rack holds few machines");
+    Ipv4Addr::new(10, 77, 0, last)
 }
 
 fn blob_path(dir: &Path, digest: Digest) -> std::path::PathBuf {
@@ -95,13 +113,12 @@ async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::R
         Some(bmc) => redfish(client, name, bmc).await?,
         None => json!({ "manual": { "person": "the lab" } }),
     };
-    let address = format!("10.77.0.{}", 11 + index);
     let console = console_address(index);
     let spec = json!({
         "site": "lab", "rack": "r1", "rack_unit": index + 1, "profile": "virtual-node", "serial": machine.serial,
         "smbios_uuid": machine.uuid, "power": power, "accept": false,
         "console": { "tcp": { "address": console.ip(), "port": console.port() } },
-        "macs": [{ "mac": machine.mac, "subnet": "provisioning", "address": address }],
+        "macs": [{ "mac": machine.mac, "subnet": "provisioning", "address": address(index) }],
     });
     put(client, "nodes", name, spec).await
 }

@@ -1,6 +1,7 @@
 //! The main job, on real parts: a rack of virtual machines is declared, inspected, imaged, converged, gated, admitted to a real Slurm,
 //! and one node is released again. The lab is a client like any other; what it checks beside the API, it reads from the machines' own logs.
 
+mod adopt; // A machine that somebody else built comes into service
 mod artifacts; // What the image and stack builds left
 mod cast; // Who plays in it
 mod chaos; // Kills what must survive being killed
@@ -10,6 +11,7 @@ mod oracle; // What the machines' own logs say
 mod programs; // muster and its database, as processes
 mod report; // What a person reads at the end
 mod story; // The acts of the main job, in order
+mod veteran; // That machine
 mod watch; // Shows how far every node is
 
 use std::path::PathBuf;
@@ -40,6 +42,7 @@ pub struct DemoOptions {
     pub browser: Option<PathBuf>,
     pub ending: Ending,
     pub disturbance: Disturbance,
+    pub adoption: Adoption,
 }
 
 /// What happens after the main job.
@@ -48,6 +51,16 @@ pub enum Ending {
     /// Everything stays up until Ctrl-C.
     Stay,
     Exit,
+}
+
+/// Whether a machine that somebody else built is adopted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adoption {
+    None,
+    /// After the main job.
+    Also,
+    /// Instead of it.
+    Alone,
 }
 
 /// Whether the run is left alone.
@@ -64,10 +77,12 @@ pub enum Disturbance {
 /// When any act of the main job does not end as it must; the message says which, and where the logs are.
 pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
     prepare(&options)?;
-    let plan = match options.disturbance {
-        Disturbance::None => RackPlan::reference(),
-        Disturbance::Kills => RackPlan::with_stranger(),
+    let mut plan = match (options.adoption, options.disturbance) {
+        (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
+        (_, Disturbance::None) => RackPlan::reference(),
+        (_, Disturbance::Kills) => RackPlan::with_stranger(),
     };
+    plan.machines.extend((options.adoption != Adoption::None).then(RackPlan::veteran));
     let plan = RackPlan { accel: options.accel, ..plan };
     let rack = Rack::start(&options.dir.join("rack"), plan).await.context("start the virtual rack")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;

@@ -20,6 +20,8 @@ use crate::rack::{Forwarder, Netns};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(25);
+/// Longer than what is waited for with `--wait`.
+const CLI_TIMEOUT: Duration = Duration::from_secs(11 * 60);
 const API_PORT: u16 = 8080;
 const AGENT_PORT: u16 = 8081;
 
@@ -102,6 +104,20 @@ impl Programs {
 
     pub(super) fn password(&self) -> &str {
         &self.password
+    }
+
+    /// `muster` as a user runs it; what it printed.
+    pub(super) async fn cli(&self, verb: &[&str], options: &[&str]) -> anyhow::Result<String> {
+        let token = std::fs::read_to_string(self.data.join("token")).context("the admin's token")?;
+        let mut muster = Command::new(&self.muster);
+        muster.args(verb).args(options).env("MUSTER_URL", self.url()).env("MUSTER_TOKEN", token.trim());
+        muster.stdin(Stdio::null()).kill_on_drop(true);
+        let ran = tokio::time::timeout(CLI_TIMEOUT, muster.output()).await.context("muster does not end")??;
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        match ran.status.success() {
+            true => Ok(said),
+            false => bail!("muster {}: {said}{}", verb.join(" "), String::from_utf8_lossy(&ran.stderr)),
+        }
     }
 
     /// Starts the site's agent; `muster dev` does so by itself once the site is declared.

@@ -11,7 +11,7 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{DemoOptions, Disturbance, declare, hold, oracle, report};
+use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, oracle, report};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::slurm::Slurm;
@@ -33,6 +33,9 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     programs.start_agent(client).await?;
     let plan = planned(rack)?;
     declare::fleet(client, options, &plan, slurm).await?;
+    if options.adoption == Adoption::Alone {
+        return adopt::tell(options, rack, slurm, programs, &plan, &mut watch).await;
+    }
     let disturbed = options.disturbance == Disturbance::Kills;
     let mut chaos = Chaos::new(disturbed);
     let mut written = match disturbed {
@@ -55,6 +58,9 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     chaos.finish()?;
     if let Some(written) = written {
         written.check(&watch)?;
+    }
+    if options.adoption == Adoption::Also {
+        adopt::tell(options, rack, slurm, programs, &plan, &mut watch).await?;
     }
     oracle::check_acts(rack, client, &watch).await?;
     report::print(client, &[GOOD, FAILING, SMALL], &job).await

@@ -112,7 +112,8 @@ impl Machine {
         File::open(&path).map_err(io(format!("open {}", path.display())))
     }
 
-    fn disk_path(&self, serial: &str) -> Result<std::path::PathBuf, LabError> {
+    /// The file behind a disk.
+    pub(crate) fn disk_path(&self, serial: &str) -> Result<std::path::PathBuf, LabError> {
         let of_serial = |disk: &&DiskPlan| disk.serial == serial;
         let disk = self.plan.disks.iter().find(of_serial).ok_or_else(|| LabError::Unknown(format!("disk {serial}")))?;
         Ok(self.dir.join(disk_file(disk)))

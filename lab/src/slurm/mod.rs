@@ -14,6 +14,7 @@
 mod supervisor; // Keeping a daemon running
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -30,6 +31,10 @@ use supervisor::Supervised;
 pub const PORT: u16 = 6817;
 /// The files nodes, GPUs and switches are declared in, inside [`Slurm::include_dir`].
 pub const INCLUDED: [&str; 3] = ["muster-nodes.conf", "muster-gres.conf", "muster-topology.conf"];
+/// The partition of nodes that are in the cluster by another hand than Muster's.
+pub const OTHERS_PARTITION: &str = "old";
+/// The file that hand declares them in.
+const OTHERS: &str = "others.conf";
 /// Where Slurm on any host expects munge.
 const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -122,6 +127,16 @@ impl Slurm {
     /// `srun ARGUMENTS`.
     pub async fn srun(&self, arguments: &[&str]) -> Result<String, LabError> {
         self.run("srun", arguments).await
+    }
+
+    /// Lists a node in the cluster as its admin would, in a file that is not Muster's.
+    pub async fn list_others(&self, name: &str, address: Ipv4Addr) -> Result<(), LabError> {
+        let text = format!(
+            "NodeName={name} NodeAddr={address} CPUs=1 RealMemory=1000 State=UNKNOWN\n\
+             PartitionName={OTHERS_PARTITION} Nodes={name} MaxTime=INFINITE State=UP\n"
+        );
+        fs::write(self.include_dir.join(OTHERS), text).map_err(io(format!("write {OTHERS}")))?;
+        self.restart().await
     }
 
     /// Restarts slurmctld and waits until the new one answers; jobs go on running.
@@ -235,7 +250,7 @@ fn write_configuration(dir: &Path) -> Result<(), LabError> {
         &format!("#!/bin/sh\nSLURM_CONF='{}' exec scontrol shutdown slurmctld\n", client_conf.display()),
     )?;
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).map_err(io("set the hook's mode"))?;
-    for name in INCLUDED {
+    for name in INCLUDED.into_iter().chain([OTHERS]) {
         if !etc.join(name).exists() {
             write(name, "# No node yet.\n")?;
         }
@@ -280,6 +295,7 @@ MaxNodeCount=64
 TreeWidth=65533
 PartitionName=none Hidden=YES
 Include muster-nodes.conf
+Include {OTHERS}
 "
     )
 }

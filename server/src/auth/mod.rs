@@ -9,9 +9,14 @@ pub mod tokens; // Machines
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use http::{HeaderMap, header};
+use jiff::Timestamp;
 use muster_api::tokens::Role;
+use muster_core::ids::{NodeId, OperationId};
+use serde_json::json;
 
 use crate::app::App;
+use crate::db::events::NewEvent;
+use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::request_id;
 
@@ -43,6 +48,35 @@ impl Actor {
                 self.name,
                 self.role.as_str()
             ))),
+        }
+    }
+
+    /// That they did something, as the history has it.
+    pub fn event(&self, at: Timestamp, kind: &'static str, node: Option<NodeId>, summary: String) -> NewEvent {
+        NewEvent {
+            at,
+            actor: self.name.clone(),
+            kind,
+            node,
+            object: None,
+            operation: None,
+            request_id: self.request_id.clone(),
+            summary,
+            detail: json!({}),
+        }
+    }
+
+    /// Something long that they ask of a node.
+    pub fn operation(&self, now: Timestamp, kind: &'static str, node: NodeId, message: String) -> NewOperation {
+        NewOperation {
+            id: OperationId::new(),
+            kind,
+            node: Some(node),
+            claim: None,
+            actor: self.name.clone(),
+            request_id: self.request_id.clone(),
+            message,
+            now,
         }
     }
 }

@@ -64,6 +64,20 @@ pub async fn find(conn: &mut PgConnection, node: NodeId) -> Result<Option<Adopti
     .await?)
 }
 
+/// Names of the credentials that can log in to a machine for the first time: those that still have their secret.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_credentials(conn: &mut PgConnection, limit: i64) -> Result<Vec<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT o.name FROM objects o JOIN secrets s ON s.object_id = o.id
+         WHERE o.kind = 'credential' AND o.spec ->> 'purpose' = 'adopt' ORDER BY o.name LIMIT $1",
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// It is done: the claim holds the node, which is protected and known to hold data; what logged in the first time is forgotten. The claim's
 /// name, unless there was no adoption to end.
 ///

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Json, Path};
-use super::wake;
+use super::writing;
 use crate::app::App;
 use crate::auth::{Actor, Admin, Viewer, tokens};
 use crate::db;
@@ -52,15 +52,16 @@ async fn enrol_agent(
     Path(site): Path<String>,
     Json(request): Json<EnrolAgent>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let site = find_site(&mut tx, &site).await?;
-    let minted = tokens::mint_agent();
-    let id = db::agents::insert(&mut tx, site.id, request.name.as_str(), &minted.hash).await?;
-    let summary = format!("agent {} enrolled for {}", request.name, site.name);
-    record(&mut tx, &app, actor, ("agent.enrolled", summary), &site).await?;
-    tx.commit().await?;
-    let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
-    Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+    writing::write(&app, async |conn| {
+        let site = find_site(conn, &site).await?;
+        let minted = tokens::mint_agent();
+        let id = db::agents::insert(conn, site.id, request.name.as_str(), &minted.hash).await?;
+        let summary = format!("agent {} enrolled for {}", request.name, site.name);
+        record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
+        let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
+        Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+    })
+    .await
 }
 
 /// Removes an agent. Its token is refused from now on, and what it was doing is put back for another.
@@ -74,39 +75,29 @@ async fn remove_agent(
     Admin(actor): Admin,
     Path((site, key)): Path<(String, String)>,
 ) -> Result<Response, Error> {
-    let mut tx = app.pool.begin().await?;
-    let site = find_site(&mut tx, &site).await?;
-    let agents = db::agents::list(&mut tx).await?;
-    let found = agents.into_iter().find(|row| row.site == site.id && (row.name == key || row.id.to_string() == key));
-    let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
-    db::jobs::requeue_of(&mut tx, agent.id).await?;
-    db::agents::delete(&mut tx, agent.id).await?;
-    let summary = format!("agent {} of {} removed", agent.name, site.name);
-    record(&mut tx, &app, actor, ("agent.removed", summary), &site).await?;
-    tx.commit().await?;
-    wake(&app);
+    writing::write(&app, async |conn| {
+        let site = find_site(conn, &site).await?;
+        let mut agents = db::agents::list(conn).await?.into_iter();
+        let found = agents.find(|row| row.site == site.id && (row.name == key || row.id.to_string() == key));
+        let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
+        db::jobs::requeue_of(conn, agent.id).await?;
+        db::agents::delete(conn, agent.id).await?;
+        let summary = format!("agent {} of {} removed", agent.name, site.name);
+        record(conn, &app, &actor, ("agent.removed", summary), &site).await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn record(
     conn: &mut PgConnection,
     app: &App,
-    actor: Actor,
+    actor: &Actor,
     (kind, summary): (&'static str, String),
     site: &ObjectRow,
 ) -> Result<(), Error> {
-    let event = NewEvent {
-        at: app.clock.now(),
-        actor: actor.name,
-        kind,
-        node: None,
-        object: Some(site.id),
-        operation: None,
-        request_id: actor.request_id,
-        summary,
-        detail: json!({ "site": site.name }),
-    };
-    db::events::insert(conn, event).await
+    let event = actor.event(app.clock.now(), kind, None, summary).with(json!({ "site": site.name }));
+    db::events::insert(conn, NewEvent { object: Some(site.id), ..event }).await
 }
 
 async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {

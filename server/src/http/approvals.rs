@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::claims::release;
 use super::extract::Path;
-use super::wake;
+use super::writing;
 use crate::app::App;
 use crate::auth::{Actor, Operator, Viewer};
 use crate::db;
@@ -88,29 +88,30 @@ pub enum Decision {
 pub async fn decide(app: &App, actor: &Actor, id: Uuid, decision: Decision) -> Result<ApprovalRow, Error> {
     let missing = || Error::NotFound(format!("approval {id}"));
     let now = app.clock.now();
-    let mut tx = app.pool.begin().await?;
-    let claim = db::approvals::find_claim(&mut tx, id).await?.ok_or_else(missing)?;
-    let (node, claim) = release::locked(&mut tx, &claim.to_string()).await?;
-    let row = db::approvals::lock(&mut tx, id).await?.ok_or_else(missing)?;
-    if row.state != "open" || row.expires_at <= now {
-        return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
-    }
-    if decision == Decision::Approve && actor.person == row.person {
-        return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
-    }
-    let operation = match decision {
-        Decision::Approve => Some(release::approved(&mut tx, app, (actor, &row.requested_by), &node, &claim).await?),
-        Decision::Deny => None,
-    };
-    db::approvals::decide(&mut tx, id, &actor.name, operation, now).await?;
-    let (kind, word) =
-        if operation.is_some() { ("approval.approved", "agreed to") } else { ("approval.denied", "turned down") };
-    let summary = format!("{} {word} the release of {} that {} asked for", actor.name, row.node_name, row.requested_by);
-    db::events::insert(&mut tx, event(app, actor, (kind, summary), &claim)).await?;
-    let row = db::approvals::lock(&mut tx, id).await?.ok_or_else(missing)?;
-    tx.commit().await?;
-    wake(app);
-    Ok(row)
+    writing::write(app, async |conn| {
+        let claim = db::approvals::find_claim(conn, id).await?.ok_or_else(missing)?;
+        let (node, claim) = release::locked(conn, &claim.to_string()).await?;
+        let row = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
+        if row.state != "open" || row.expires_at <= now {
+            return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
+        }
+        if decision == Decision::Approve && actor.person == row.person {
+            return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
+        }
+        let (operation, kind, word) = match decision {
+            Decision::Approve => {
+                let begun = release::approved(conn, app, (actor, &row.requested_by), &node, &claim).await?;
+                (Some(begun), "approval.approved", "agreed to")
+            }
+            Decision::Deny => (None, "approval.denied", "turned down"),
+        };
+        db::approvals::decide(conn, id, &actor.name, operation, now).await?;
+        let told =
+            format!("{} {word} the release of {} that {} asked for", actor.name, row.node_name, row.requested_by);
+        db::events::insert(conn, event(app, actor, (kind, told), &claim)).await?;
+        db::approvals::lock(conn, id).await?.ok_or_else(missing)
+    })
+    .await
 }
 
 /// Asks for a second person where a release is beyond what this one, or the pool, may do in an hour; the request. The caller holds the
@@ -161,8 +162,7 @@ pub(super) async fn pool_of(conn: &mut PgConnection, pool: ObjectId) -> Result<P
 }
 
 fn event(app: &App, actor: &Actor, (kind, summary): (&'static str, String), claim: &ClaimRow) -> NewEvent {
-    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, claim.node, summary);
-    NewEvent { request_id: actor.request_id.clone(), ..event.with(json!({ "claim": claim.name })) }
+    actor.event(app.clock.now(), kind, Some(claim.node), summary).with(json!({ "claim": claim.name }))
 }
 
 fn object(row: ApprovalRow) -> Result<Approval, Error> {

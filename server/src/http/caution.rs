@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::Json;
-use super::wake;
+use super::writing;
 use crate::app::App;
 use crate::auth::{Actor, Admin, Viewer};
 use crate::db;
@@ -57,11 +57,7 @@ pub async fn confirm(app: &App, actor: &Actor, id: Uuid, note: &str) -> Result<(
         let detail = format!("Say what was found, in at most {NOTE} bytes.");
         return Err(Error::unprocessable("/note", "required", detail));
     }
-    let mut tx = app.pool.begin().await?;
-    caution::confirm(&mut tx, actor, id, note, app.clock.now()).await?;
-    tx.commit().await?;
-    wake(app);
-    Ok(())
+    writing::write(app, async |conn| caution::confirm(conn, actor, id, note, app.clock.now()).await).await
 }
 
 async fn status(conn: &mut PgConnection) -> Result<CautionStatus, Error> {

@@ -55,6 +55,11 @@ pub enum Begun {
 }
 
 impl IdempotencyKey {
+    /// Of a form, which has none: what it asks for twice is refused by what it changed the first time.
+    pub fn none() -> Self {
+        Self { key: None, target: String::new() }
+    }
+
     /// Looks for the answer that the same request had; waits for one that is under way.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod tokens; // Tokens of machines
 pub mod waiting; // Long polls
+pub mod writing; // One transaction per request, once per key
 
 use std::any::Any;
 use std::time::Duration;

@@ -23,13 +23,13 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Path, Query};
-use super::idempotency::{Begun, IdempotencyKey};
+use super::idempotency::IdempotencyKey;
 use super::paging::Position;
-use super::{waiting, wake};
+use super::waiting;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::{Actor, Operator, Viewer};
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::nodes::LockedNode;
 use crate::db::operations::{OperationFilter, OperationRow, StepRow};
 use crate::error::Error;
@@ -132,27 +132,20 @@ async fn cancel_operation(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     let id = parse(&id)?;
-    let mut tx = app.pool.begin().await?;
-    let once = match idempotency.begin(&mut tx, &actor, &()).await? {
-        Begun::Replay(answer) => return Ok(*answer),
-        Begun::First(once) => once,
-    };
-    // The node first, as everybody locks: what was read before is read again under its lock.
-    let node = match find(&mut tx, id).await?.node {
-        Some(node) => db::nodes::find_for_update(&mut tx, &node.to_string()).await?,
-        None => None,
-    };
-    let row = find(&mut tx, id).await?;
-    if row.finished_at.is_some() {
-        return Err(Error::conflict("done", format!("It {} already.", row.state)));
-    }
-    let now = app.clock.now();
-    stop(&mut tx, &actor, &row, node, now).await?;
-    let answer = Answer::ok(&load(&mut tx, id).await?)?.status(StatusCode::ACCEPTED);
-    once.store(&mut tx, &answer, now).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    writing::once(&app, &actor, idempotency, &(), async |conn| {
+        // The node first, as everybody locks: what was read before is read again under its lock.
+        let node = match find(conn, id).await?.node {
+            Some(node) => db::nodes::find_for_update(conn, &node.to_string()).await?,
+            None => None,
+        };
+        let row = find(conn, id).await?;
+        if row.finished_at.is_some() {
+            return Err(Error::conflict("done", format!("It {} already.", row.state)));
+        }
+        stop(conn, &actor, &row, node, app.clock.now()).await?;
+        Ok(Effect::Done(Answer::ok(&load(conn, id).await?)?.status(StatusCode::ACCEPTED)))
+    })
+    .await
 }
 
 /// Nothing more of it is begun, and what runs is told to stop. What was only asked for and not begun is taken back; a release is the
@@ -168,8 +161,8 @@ async fn stop(
     let jobs = db::operations::cancel_jobs(conn, row.id, now).await?;
     let Some(node) = node else { return Ok(()) };
     let summary = format!("{} was asked to stop ({jobs} open steps)", row.kind);
-    let event = NewEvent::node(now, actor.name.clone(), "operation.cancel_asked", node.id, summary).under(Some(row.id));
-    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+    let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
+    db::events::insert(conn, event.under(Some(row.id))).await?;
     let only_asked = node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| wish != "release");
     if jobs == 0 && only_asked {
         db::lifecycle::drop_wish(conn, node.id).await?;

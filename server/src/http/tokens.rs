@@ -8,16 +8,15 @@ use muster_api::object::Page;
 use muster_api::problem::Problem;
 use muster_api::tokens::{CreateToken, CreatedToken, Token};
 use serde_json::json;
-use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Json, Path};
+use super::writing;
 use crate::app::App;
-use crate::auth::{Actor, Admin, tokens};
+use crate::auth::{Admin, tokens};
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::tokens::{NewToken, TokenRow};
 use crate::error::Error;
 
@@ -60,13 +59,15 @@ async fn create_token(
         created_at: now,
         expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
     };
-    let mut tx = app.pool.begin().await?;
-    db::tokens::insert(&mut tx, &row).await?;
     let limit = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
-    db::tokens::set_person(&mut tx, row.id, &actor.person, limit).await?;
-    let summary = format!("token {} made with the role {}", row.name, row.role);
-    record(&mut tx, &app, actor, ("token.created", summary), &row.id.to_string()).await?;
-    tx.commit().await?;
+    writing::write(&app, async |conn| {
+        db::tokens::insert(conn, &row).await?;
+        db::tokens::set_person(conn, row.id, &actor.person, limit).await?;
+        let summary = format!("token {} made with the role {}", row.name, row.role);
+        let event = actor.event(now, "token.created", None, summary);
+        db::events::insert(conn, event.with(json!({ "token": row.id }))).await
+    })
+    .await?;
     let token = Token {
         id: row.id.0,
         name: row.name,
@@ -88,35 +89,17 @@ async fn create_token(
 async fn revoke_token(State(app): State<App>, Admin(actor): Admin, Path(key): Path<String>) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
     let id = key.parse().map_err(|_| missing())?;
-    let mut tx = app.pool.begin().await?;
-    let row = db::tokens::find(&mut tx, id).await?.ok_or_else(missing)?;
-    if db::tokens::revoke(&mut tx, id, app.clock.now()).await? {
-        let summary = format!("token {} revoked", row.name);
-        record(&mut tx, &app, actor, ("token.revoked", summary), &key).await?;
-    }
-    tx.commit().await?;
+    writing::write(&app, async |conn| {
+        let row = db::tokens::find(conn, id).await?.ok_or_else(missing)?;
+        if db::tokens::revoke(conn, id, app.clock.now()).await? {
+            let summary = format!("token {} revoked", row.name);
+            let event = actor.event(app.clock.now(), "token.revoked", None, summary);
+            db::events::insert(conn, event.with(json!({ "token": key }))).await?;
+        }
+        Ok(())
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-async fn record(
-    conn: &mut PgConnection,
-    app: &App,
-    actor: Actor,
-    (kind, summary): (&'static str, String),
-    token: &str,
-) -> Result<(), Error> {
-    let event = NewEvent {
-        at: app.clock.now(),
-        actor: actor.name,
-        kind,
-        node: None,
-        object: None,
-        operation: None,
-        request_id: actor.request_id,
-        summary,
-        detail: json!({ "token": token }),
-    };
-    db::events::insert(conn, event).await
 }
 
 fn token(row: TokenRow) -> Result<Token, Error> {

@@ -34,6 +34,7 @@ pub fn router(app: App) -> Router {
         .route("/nodes", get(nodes::list::list_nodes))
         .route("/nodes/{node}", get(nodes::show_node))
         .route("/nodes/{node}/console", get(nodes::console::show_console))
+        .route("/ui/nodes/{node}/adopt", post(nodes::adopt::adopt_node))
         .route("/ui/nodes/{node}/parts", post(nodes::parts::replace_part))
         .route("/ui/nodes/{node}/actions/{wish}", post(nodes::actions::act_on_node))
         .route("/operations", get(operations::list_operations))

@@ -16,6 +16,11 @@ const OPERATION: &str = "INSERT INTO operations (id, kind, node_id, state, actor
 const CLAIM: &str = "INSERT INTO claims (id, name, node_id, pool_id, spec, state, epoch, actor, created_at, updated_at)
     SELECT gen_random_uuid(), 'second', node_id, pool_id, spec, 'bound', epoch, actor, now(), now() FROM claims";
 
+/// A permit of this assignment whose job is done, once more.
+const ENDED: &str = "UPDATE permits SET redemptions = redemptions + 1
+    WHERE kind = 'power' AND redeemed_at IS NOT NULL AND epoch = (SELECT epoch FROM nodes)";
+const ACT: &str = "INSERT INTO job_acts SELECT id, round, 'reset', attempt, '', now() FROM jobs WHERE state = 'leased'";
+
 #[tokio::test]
 async fn what_the_engine_promises_the_database_refuses_to_break() {
     let mut world = World::start(1).await;
@@ -47,6 +52,12 @@ async fn what_the_engine_promises_the_database_refuses_to_break() {
         ("UPDATE operations SET state = 'failed' WHERE state = 'succeeded'", "operations_end_once"),
         ("UPDATE operations SET finished_at = now() WHERE state = 'running'", "operations_finished"),
         ("UPDATE nodes SET state = 'failed', failed_phase = 'draining'", "nodes_drain_purpose"),
+        // I8: a boot belongs to work that is under way, and nothing is begun before its permit was redeemed.
+        ("UPDATE jobs SET permit_id = NULL WHERE kind = 'boot_live'", "jobs_armed"),
+        (ENDED, "permits_armed"),
+        (ACT, "job_acts_permitted"),
+        // I9: two boots share no secret.
+        ("UPDATE jobs SET nonce = 'the same'", "jobs_nonce_key"),
     ] {
         assert_eq!(refused_by(&pool, statement).await, constraint, "{statement}");
     }
@@ -65,6 +76,20 @@ async fn what_the_engine_promises_the_database_refuses_to_break() {
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
     world.check().await;
+}
+
+/// I9: what let Muster into a machine for the first time does not outlive that.
+#[tokio::test]
+async fn an_adoption_does_not_end_with_its_credential_kept() {
+    let world = World::start(1).await;
+    let pool = &world.server.app.pool;
+    let asked = "INSERT INTO adoptions (node_id, claim_id, claim_name, pool_id, credential_id, actor, created_at)
+        SELECT n.id, gen_random_uuid(), 'c', p.id, c.id, 'test', now() FROM nodes n, objects p, objects c WHERE p.kind = 'pool' AND c.kind = 'credential'";
+    sqlx::query(asked).execute(pool).await.unwrap();
+    sqlx::query("UPDATE nodes SET adopted = true").execute(pool).await.unwrap();
+    assert_eq!(refused_by(pool, "DELETE FROM adoptions").await, "adoptions_secret");
+    sqlx::query("UPDATE nodes SET adopted = false").execute(pool).await.unwrap();
+    sqlx::query("DELETE FROM adoptions").execute(pool).await.unwrap();
 }
 
 /// I10: every event is read once and in order, whoever wrote meanwhile.

@@ -9,6 +9,7 @@ mod life; // The way of a node that goes well
 mod pages; // The console of what has lived
 mod parts; // Components by serial; rename and move
 mod power; // Racks that cannot feed all at once; two engines
+mod promises; // What may only rise, and what has ended
 mod release; // Giving a node back, wherever it is
 mod stops; // Cancel, undrain, outcomes nobody heard
 mod walks; // Whatever people, time and crashes do

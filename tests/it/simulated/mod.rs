@@ -146,8 +146,17 @@ impl World {
 
     /// The database is put back to what it was when the backup was made; machines, agents and the server's files are what they are.
     pub(crate) async fn put_back(&mut self, backup: &Backup) {
+        self.serve(backup.restore().await).await;
+    }
+
+    /// The server's process is another one; the database, the machines and the files are what they are.
+    pub(crate) async fn restart_server(&mut self) {
+        self.serve(self.server.app.pool.clone()).await;
+    }
+
+    async fn serve(&mut self, pool: sqlx::PgPool) {
         let now = self.server.app.clock.now();
-        let mut server = Server::on(backup.restore().await, Clock::manual(now)).await;
+        let mut server = Server::on(pool, Clock::manual(now)).await;
         server.app.blobs = Arc::clone(&self.server.app.blobs);
         std::mem::swap(&mut server.data_dir, &mut self.server.data_dir);
         self.server = server;

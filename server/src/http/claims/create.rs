@@ -14,15 +14,14 @@ use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::claims::NewClaim;
-use crate::db::events::NewEvent;
 use crate::db::nodes::LockedNode;
 use crate::db::objects::ObjectRow;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::Document;
-use crate::http::idempotency::{Begun, IdempotencyKey};
-use crate::http::wake;
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::writing::{self, Effect};
 
 /// A node that looked free may have been taken between look and lock; more rounds than this mean a storm, and the caller tries again.
 const ROUNDS: usize = 20;
@@ -40,31 +39,26 @@ pub(super) async fn create_claim(
     idempotency: IdempotencyKey,
     Document { typed: request, mut raw }: Document<CreateClaim>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let once = match idempotency.begin(&mut tx, &actor, &request).await? {
-        Begun::Replay(answer) => return Ok(*answer),
-        Begun::First(once) => once,
-    };
-    let pool = db::objects::find_for_reference(&mut tx, "pool", &request.spec.pool).await?;
-    let missing = || format!("There is no pool called {:?}.", request.spec.pool);
-    let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
-    let profile = profile(&mut tx, &pool).await?;
-    let node = match (&request.spec.node, &request.spec.selector) {
-        (Some(name), None) => named(&mut tx, name, profile).await?,
-        (None, Some(labels)) => any(&mut tx, labels, profile).await?,
-        _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
-    };
-    let id = ClaimId::new();
-    let name = request.name.map_or_else(|| generated(&pool.name, id), |name| name.to_string());
-    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-    bind(&mut tx, &app, &actor, &node, (id, &name, spec), &pool).await?;
-    let row = db::claims::find(&mut tx, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
-    let object = super::object(row)?;
-    let answer = Answer::ok(&object)?.status(StatusCode::CREATED).location(object.link.clone());
-    once.store(&mut tx, &answer, app.clock.now()).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer.etag(object.generation))
+    writing::once(&app, &actor, idempotency, &request, async |conn| {
+        let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
+        let missing = || format!("There is no pool called {:?}.", request.spec.pool);
+        let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
+        let profile = profile(conn, &pool).await?;
+        let node = match (&request.spec.node, &request.spec.selector) {
+            (Some(name), None) => named(conn, name, profile).await?,
+            (None, Some(labels)) => any(conn, labels, profile).await?,
+            _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
+        };
+        let id = ClaimId::new();
+        let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
+        let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+        bind(conn, &app, &actor, &node, (id, &name, spec), &pool).await?;
+        let row = db::claims::find(conn, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
+        let object = super::object(row)?;
+        let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
+        Ok(Effect::Done(answer.location(object.link)))
+    })
+    .await
 }
 
 /// A name that people can read and nobody has: the pool's, and the random end of the id.
@@ -132,7 +126,9 @@ async fn bind(
 ) -> Result<(), Error> {
     let now = app.clock.now();
     let epoch = node.epoch + 1;
-    let operation = OperationId::new();
+    let message = format!("claimed for {}", pool.name);
+    let new = NewOperation { claim: Some(id), ..actor.operation(now, "claim", node.id, message) };
+    let operation = new.id;
     let claim = NewClaim {
         id,
         name: name.to_owned(),
@@ -144,16 +140,6 @@ async fn bind(
         now,
     };
     db::claims::insert(conn, &claim).await?;
-    let new = NewOperation {
-        id: operation,
-        kind: "claim",
-        node: Some(node.id),
-        claim: Some(id),
-        actor: actor.name.clone(),
-        request_id: actor.request_id.clone(),
-        message: format!("claimed for {}", pool.name),
-        now,
-    };
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
     record(
@@ -178,9 +164,8 @@ pub(super) async fn record(
     (kind, summary): (&'static str, String),
     claim: &str,
 ) -> Result<(), Error> {
-    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, node, summary);
-    let event = event.under(Some(operation)).with(json!({ "claim": claim }));
-    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await
+    let event = actor.event(app.clock.now(), kind, Some(node), summary).under(Some(operation));
+    db::events::insert(conn, event.with(json!({ "claim": claim }))).await
 }
 
 #[cfg(test)]

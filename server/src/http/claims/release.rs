@@ -1,7 +1,6 @@
 //! Giving a node back: drain, out of the scheduler, wipe, inspection. Deleting the claim starts it; the claim ends when the node is clean.
 
 use axum::extract::State;
-use http::StatusCode;
 use jiff::SignedDuration;
 use muster_api::operations::Operation;
 use muster_api::pools::PoolSpec;
@@ -22,7 +21,7 @@ use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
 use crate::http::preconditions::Preconditions;
-use crate::http::{approvals, operations, wake};
+use crate::http::{approvals, writing};
 
 /// How to release.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -58,8 +57,7 @@ pub(super) async fn delete_claim(
 ) -> Result<Answer, Error> {
     let disks = if query.erase_now { Disks::ErasedNow } else { Disks::Kept };
     let operation = begin(&app, &actor, &key, preconditions, disks).await?;
-    let operation = operations::load(&mut *app.pool.acquire().await?, operation).await?;
-    Ok(Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone()))
+    writing::accepted(&mut *app.pool.acquire().await?, operation).await
 }
 
 /// Releases as a page does, which says the generation it showed.
@@ -83,33 +81,30 @@ async fn begin(
     preconditions: Preconditions,
     disks: Disks,
 ) -> Result<OperationId, Error> {
-    let mut tx = app.pool.begin().await?;
-    let (node, claim) = locked(&mut tx, key).await?;
-    preconditions.allow_removal(claim.generation)?;
-    let operation = match (claim.state.as_str(), claim.operation) {
-        _ if node.protected => return Err(protected(&node)),
-        ("bound", _) => {
-            let pool = approvals::pool_of(&mut tx, claim.pool_id).await?;
-            if let Some((id, because)) = approvals::needed(&mut tx, app, actor, &claim, &pool).await? {
-                // The request stays, and the answer says that it is one.
-                tx.commit().await?;
-                wake(app);
-                return Err(Error::SecondPerson { id, because });
+    let written = writing::write(app, async |conn| {
+        let (node, claim) = locked(conn, key).await?;
+        preconditions.allow_removal(claim.generation)?;
+        match (claim.state.as_str(), claim.operation) {
+            _ if node.protected => Err(protected(&node)),
+            ("bound", _) => {
+                let pool = approvals::pool_of(conn, claim.pool_id).await?;
+                if let Some((id, because)) = approvals::needed(conn, app, actor, &claim, &pool).await? {
+                    // The request stays, and the answer says that it is one.
+                    return Ok(Err(Error::SecondPerson { id, because }));
+                }
+                release(conn, app, actor, (&node, &claim), &pool, disks).await.map(Ok)
             }
-            release(&mut tx, app, actor, (&node, &claim), &pool, disks).await?
-        }
-        ("releasing", Some(operation)) => {
-            if disks == Disks::ErasedNow && claim.undo_until.is_some() {
-                db::claims::end_undo(&mut tx, claim.id).await?;
-                db::lifecycle::make_due(&mut tx, node.id, app.clock.now()).await?;
+            ("releasing", Some(operation)) => {
+                if disks == Disks::ErasedNow && claim.undo_until.is_some() {
+                    db::claims::end_undo(conn, claim.id).await?;
+                    db::lifecycle::make_due(conn, node.id, app.clock.now()).await?;
+                }
+                Ok(Ok(operation))
             }
-            operation
+            _ => Err(over(&claim)),
         }
-        _ => return Err(over(&claim)),
-    };
-    tx.commit().await?;
-    wake(app);
-    Ok(operation)
+    });
+    written.await?
 }
 
 /// Begins a release that a second person agreed to, for whoever asked.
@@ -160,7 +155,9 @@ async fn release(
     disks: Disks,
 ) -> Result<OperationId, Error> {
     let now = app.clock.now();
-    let operation = OperationId::new();
+    let message = format!("released by deleting the claim {}", claim.name);
+    let new = NewOperation { claim: Some(claim.id), ..actor.operation(now, "release", claim.node, message) };
+    let operation = new.id;
     if let Some(former) = claim.operation {
         let message = format!("overtaken by release (operation {operation})");
         db::operations::end(conn, former, "cancelled", &message, now).await?;
@@ -170,16 +167,6 @@ async fn release(
     if !db::claims::set_releasing(conn, claim.id, node.epoch + 1, undo_until, now).await? {
         return Err(over(claim));
     }
-    let new = NewOperation {
-        id: operation,
-        kind: "release",
-        node: Some(claim.node),
-        claim: Some(claim.id),
-        actor: actor.name.clone(),
-        request_id: actor.request_id.clone(),
-        message: format!("released by deleting the claim {}", claim.name),
-        now,
-    };
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, claim.node, node.epoch + 1, operation, now).await?;
     db::nodes::set_wish(conn, claim.node, Wish::Release, None, operation, now).await?;

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Body, Document, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, wake};
+use crate::http::{document, writing};
 
 /// How many of those who refer to an object are named in a refusal.
 const REFERRERS: i64 = 5;
@@ -32,13 +32,12 @@ pub(super) async fn put<K: Declared>(
     preconditions: Preconditions,
     Document { typed: draft, raw }: Document<Draft<K>>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let current = db::objects::find_for_update(&mut tx, K::KIND, &name).await?;
-    preconditions.allow_write(current.as_ref().map(|row| row.generation))?;
-    let answer = write(&app, &mut tx, &actor, (&name, current), draft, raw).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    writing::write(&app, async |conn| {
+        let current = db::objects::find_for_update(conn, K::KIND, &name).await?;
+        preconditions.allow_write(current.as_ref().map(|row| row.generation))?;
+        write(&app, conn, &actor, (&name, current), draft, raw).await
+    })
+    .await
 }
 
 pub(super) async fn patch<K: Declared>(
@@ -48,16 +47,15 @@ pub(super) async fn patch<K: Declared>(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let current = db::objects::find_for_update(&mut tx, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
-    preconditions.allow_write(Some(current.generation))?;
-    let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
-    document::merge(&mut raw, &patch);
-    let draft = document::typed(&raw)?;
-    let answer = write::<K>(&app, &mut tx, &actor, (&name, Some(current)), draft, raw).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    writing::write(&app, async |conn| {
+        let current = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+        preconditions.allow_write(Some(current.generation))?;
+        let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
+        document::merge(&mut raw, &patch);
+        let draft = document::typed(&raw)?;
+        write::<K>(&app, conn, &actor, (&name, Some(current)), draft, raw).await
+    })
+    .await
 }
 
 pub(super) async fn delete<K: Declared>(
@@ -66,18 +64,18 @@ pub(super) async fn delete<K: Declared>(
     Path(name): Path<String>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
-    let mut tx = app.pool.begin().await?;
-    let row = db::objects::find_for_update(&mut tx, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
-    preconditions.allow_removal(row.generation)?;
-    let referrers = db::objects::list_referrers(&mut tx, row.id, REFERRERS).await?;
-    if !referrers.is_empty() {
-        let detail = format!("{} is referred to by {}; remove that first.", row.name, referrers.join(", "));
-        return Err(Error::conflict("in_use", detail));
-    }
-    db::objects::delete(&mut tx, row.id).await?;
-    record(&mut tx, &app, &actor, ("object.removed", "removed"), &row).await?;
-    tx.commit().await?;
-    wake(&app);
+    writing::write(&app, async |conn| {
+        let row = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
+        preconditions.allow_removal(row.generation)?;
+        let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;
+        if !referrers.is_empty() {
+            let detail = format!("{} is referred to by {}; remove that first.", row.name, referrers.join(", "));
+            return Err(Error::conflict("in_use", detail));
+        }
+        db::objects::delete(conn, row.id).await?;
+        record(conn, &app, &actor, ("object.removed", "removed"), &row).await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -186,16 +184,8 @@ async fn record(
     (kind, verb): (&'static str, &str),
     row: &ObjectRow,
 ) -> Result<(), Error> {
-    let event = NewEvent {
-        at: app.clock.now(),
-        actor: actor.name.clone(),
-        kind,
-        node: None,
-        object: Some(row.id),
-        operation: None,
-        request_id: actor.request_id.clone(),
-        summary: format!("{} {} {verb}", row.kind.replace('_', " "), row.name),
-        detail: json!({ "kind": row.kind, "name": row.name, "generation": row.generation }),
-    };
-    db::events::insert(conn, event).await
+    let summary = format!("{} {} {verb}", row.kind.replace('_', " "), row.name);
+    let event = actor.event(app.clock.now(), kind, None, summary);
+    let event = event.with(json!({ "kind": row.kind, "name": row.name, "generation": row.generation }));
+    db::events::insert(conn, NewEvent { object: Some(row.id), ..event }).await
 }

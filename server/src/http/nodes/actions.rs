@@ -1,7 +1,6 @@
 //! Actions on nodes: a wish, its operation and its event in one transaction. The engine does the rest.
 
 use axum::extract::State;
-use http::StatusCode;
 use jiff::Timestamp;
 use muster_api::nodes::NodeAction;
 use muster_api::operations::Operation;
@@ -12,17 +11,16 @@ use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::write;
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::nodes::LockedNode;
-use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{OptionalJson, Path};
-use crate::http::idempotency::{Begun, IdempotencyKey};
-use crate::http::{operations, wake};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::writing::{self, Effect};
 
 /// The longest reason, in bytes.
 const REASON: usize = 1000;
@@ -50,39 +48,39 @@ pub(super) async fn act_on_node(
     idempotency: IdempotencyKey,
     OptionalJson(body): OptionalJson<NodeAction>,
 ) -> Result<Answer, Error> {
-    let wish = action.parse().ok().filter(|wish| !matches!(wish, Wish::Release | Wish::ReplaceParts | Wish::Adopt));
-    let wish: Wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
-    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until };
-    check(asked, app.clock.now())?;
-    let mut tx = app.pool.begin().await?;
-    let once = match idempotency.begin(&mut tx, &actor, &body).await? {
-        Begun::Replay(answer) => return Ok(*answer),
-        Begun::First(once) => once,
-    };
-    let missing = || Error::NotFound(format!("node {key:?}"));
-    let node = db::nodes::find_for_update(&mut tx, &key).await?.ok_or_else(missing)?;
-    let operation = write_wish(&mut tx, &app, &actor, &node, asked).await?;
-    let operation = operations::load(&mut tx, operation).await?;
-    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
-    once.store(&mut tx, &answer, app.clock.now()).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    // A release is its claim's end.
+    let wish: Option<Wish> = action.parse().ok().filter(|wish| *wish != Wish::Release);
+    let wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
+    ask(&app, &actor, &key, (idempotency, &body), wish).await
 }
 
-/// Asks as a page does. A form has no idempotency key: a second wish is refused while the first waits.
+/// Asks, as the API and the pages do.
 ///
 /// # Errors
-/// As [`act_on_node`] answers.
-pub async fn ask(app: &App, actor: &Actor, key: &str, asked: Asked<'_>) -> Result<OperationId, Error> {
+/// As [`act_on_node`] answers; 422 for a wish that takes more than a reason: it has a route and a form of its own.
+pub async fn ask(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    (idempotency, body): (IdempotencyKey, &NodeAction),
+    wish: Wish,
+) -> Result<Answer, Error> {
+    let more = match wish {
+        Wish::Adopt => Some("a pool, a credential and the machine's host key"),
+        Wish::ReplaceParts => Some("the serials of the part that is out and of the one that is in"),
+        Wish::Release => Some("the claim that ends"),
+        _ => None,
+    };
+    if let Some(more) = more {
+        return Err(Error::unprocessable("action", "incomplete", format!("To {wish} takes {more}; use its own form.")));
+    }
+    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until };
     check(asked, app.clock.now())?;
-    let mut tx = app.pool.begin().await?;
-    let missing = || Error::NotFound(format!("node {key:?}"));
-    let node = db::nodes::find_for_update(&mut tx, key).await?.ok_or_else(missing)?;
-    let operation = write_wish(&mut tx, app, actor, &node, asked).await?;
-    tx.commit().await?;
-    wake(app);
-    Ok(operation)
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let node = write::find(conn, key).await?;
+        write_wish(conn, app, actor, &node, asked).await.map(Effect::Begun)
+    })
+    .await
 }
 
 pub(super) fn check(asked: Asked<'_>, now: Timestamp) -> Result<(), Error> {
@@ -115,22 +113,13 @@ pub(in crate::http) async fn write_wish(
 ) -> Result<OperationId, Error> {
     allow(node, wish)?;
     let now = app.clock.now();
-    let operation = OperationId::new();
+    let new = actor.operation(now, wish.as_str(), node.id, reason.unwrap_or_default().to_owned());
+    let operation = new.id;
     if let Some(former) = node.operation_id {
         // A wish turns the node round: what it was busy with is over, and says so.
         let message = format!("overtaken by {wish} (operation {operation})");
         db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
-    let new = NewOperation {
-        id: operation,
-        kind: wish.as_str(),
-        node: Some(node.id),
-        claim: None,
-        actor: actor.name.clone(),
-        request_id: actor.request_id.clone(),
-        message: reason.unwrap_or_default().to_owned(),
-        now,
-    };
     db::operations::insert(conn, &new).await?;
     db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
     if wish == Wish::Maintain {
@@ -138,9 +127,8 @@ pub(in crate::http) async fn write_wish(
     }
     let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     let summary = format!("{} was asked to {wish}{because}", node.name);
-    let event = NewEvent::node(now, actor.name.clone(), "node.asked", node.id, summary);
-    let event = event.under(Some(operation)).with(json!({ "wish": wish.as_str(), "reason": reason }));
-    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+    let event = actor.event(now, "node.asked", Some(node.id), summary).under(Some(operation));
+    db::events::insert(conn, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
     Ok(operation)
 }
 

@@ -2,7 +2,6 @@
 //! before.
 
 use axum::extract::State;
-use http::StatusCode;
 use muster_api::nodes::{AdoptNode, NodePlan};
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
@@ -23,8 +22,8 @@ use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
 use crate::http::declared::fault;
 use crate::http::extract::{Json, Path, Query};
-use crate::http::idempotency::{Begun, IdempotencyKey};
-use crate::http::{operations, wake};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::writing::{self, Effect};
 
 /// Takes a discovered node that runs already into service for a pool, as it is.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt", tag = "nodes",
@@ -43,23 +42,29 @@ pub(super) async fn adopt_node(
     idempotency: IdempotencyKey,
     Json(body): Json<AdoptNode>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let once = match idempotency.begin(&mut tx, &actor, &body).await? {
-        Begun::Replay(answer) => return Ok(*answer),
-        Begun::First(once) => once,
-    };
-    let node = write::find(&mut tx, &key).await?;
-    let adoption = resolve(&mut tx, &actor, &node, &body).await?;
-    if how.dry_run {
-        return Answer::ok(&plan(&node, &adoption, &body));
-    }
-    let operation = begin(&mut tx, &app, &actor, &node, &adoption, body.reason.as_deref()).await?;
-    let operation = operations::load(&mut tx, operation).await?;
-    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
-    once.store(&mut tx, &answer, app.clock.now()).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    adopt(&app, &actor, &key, (idempotency, how), &body).await
+}
+
+/// Adopts, or tells the plan, as the API and the pages do.
+///
+/// # Errors
+/// As [`adopt_node`] answers.
+pub async fn adopt(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    (idempotency, how): (IdempotencyKey, DryRun),
+    body: &AdoptNode,
+) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let node = write::find(conn, key).await?;
+        let adoption = resolve(conn, actor, &node, body).await?;
+        if how.dry_run {
+            return Ok(Effect::Told(Answer::ok(&plan(&node, &adoption, body))?));
+        }
+        begin(conn, app, actor, &node, &adoption, body.reason.as_deref()).await.map(Effect::Begun)
+    })
+    .await
 }
 
 async fn begin(

@@ -2,11 +2,11 @@
 
 pub mod actions;
 mod addresses;
-mod adopt; // A machine that runs already
+pub mod adopt; // A machine that runs already
 mod console;
 mod history;
 pub mod parts; // Components, and what replaced them
-mod place; // Another name, another rack
+pub mod place; // Another name, another rack
 mod read;
 pub mod view;
 mod write;

@@ -1,7 +1,6 @@
 //! Components by serial, and their replacement: the id of the node stays, what passed and what was pinned does not.
 
 use axum::extract::State;
-use http::StatusCode;
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
 use muster_api::object::Page;
 use muster_api::operations::Operation;
@@ -20,13 +19,12 @@ use crate::app::App;
 use crate::auth::{Actor, Operator, Viewer};
 use crate::db;
 use crate::db::components::ComponentRow;
-use crate::db::events::NewEvent;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Json, Path, Query};
-use crate::http::idempotency::{Begun, IdempotencyKey};
-use crate::http::{operations, wake};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::writing::{self, Effect};
 
 /// More parts than anybody replaces at once.
 const MOST: usize = 64;
@@ -46,32 +44,25 @@ pub(super) async fn replace_parts(
     idempotency: IdempotencyKey,
     Json(body): Json<ReplaceParts>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let once = match idempotency.begin(&mut tx, &actor, &body).await? {
-        Begun::Replay(answer) => return Ok(*answer),
-        Begun::First(once) => once,
-    };
-    let node = write::find(&mut tx, &key).await?;
-    let operation = replace(&mut tx, &app, &actor, &node, &body).await?;
-    let operation = operations::load(&mut tx, operation).await?;
-    let answer = Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link.clone());
-    once.store(&mut tx, &answer, app.clock.now()).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    ask(&app, &actor, &key, idempotency, &body).await
 }
 
-/// Replaces as a page does.
+/// Replaces, as the API and the pages do.
 ///
 /// # Errors
 /// As [`replace_parts`] answers.
-pub async fn ask(app: &App, actor: &Actor, key: &str, body: &ReplaceParts) -> Result<OperationId, Error> {
-    let mut tx = app.pool.begin().await?;
-    let node = write::find(&mut tx, key).await?;
-    let operation = replace(&mut tx, app, actor, &node, body).await?;
-    tx.commit().await?;
-    wake(app);
-    Ok(operation)
+pub async fn ask(
+    app: &App,
+    actor: &Actor,
+    key: &str,
+    idempotency: IdempotencyKey,
+    body: &ReplaceParts,
+) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, body, async |conn| {
+        let node = write::find(conn, key).await?;
+        replace(conn, app, actor, &node, body).await.map(Effect::Begun)
+    })
+    .await
 }
 
 async fn replace(
@@ -99,14 +90,13 @@ async fn replace(
             db::components::repin(conn, node.id, old, new).await?;
         }
         let summary = format!("{}: {kind} {old} was replaced by {new}: {}", node.name, body.reason);
-        let event = NewEvent::node(now, actor.name.clone(), "node.part_replaced", node.id, summary);
-        let event = event.under(Some(operation)).with(json!({ "kind": kind, "old": old, "new": new }));
-        db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await?;
+        let event = actor.event(now, "node.part_replaced", Some(node.id), summary).under(Some(operation));
+        db::events::insert(conn, event.with(json!({ "kind": kind, "old": old, "new": new }))).await?;
     }
     db::gates::void(conn, node.id, now).await?;
     let summary = format!("{}: every disk it had is out of it; none is left to wipe", node.name);
     if disks_gone(conn, node).await? {
-        let event = NewEvent::node(now, actor.name.clone(), "node.disks_out", node.id, summary);
+        let event = actor.event(now, "node.disks_out", Some(node.id), summary);
         db::events::insert(conn, event.under(Some(operation))).await?;
     }
     Ok(operation)

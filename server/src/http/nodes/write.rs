@@ -17,7 +17,6 @@ use super::{addresses, view};
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::nodes::{Content, LockedNode, MacRow, Power};
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
@@ -25,7 +24,7 @@ use crate::http::answer::Answer;
 use crate::http::declared::{fault, label_faults};
 use crate::http::extract::{Body, Document, Path};
 use crate::http::preconditions::Preconditions;
-use crate::http::{document, wake};
+use crate::http::{document, writing};
 
 /// Longest user name of IPMI 2.0 (section 22.28).
 const IPMI_USER_BYTES: usize = 16;
@@ -46,13 +45,12 @@ pub(super) async fn put_node(
     preconditions: Preconditions,
     Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let current = db::nodes::find_for_update(&mut tx, &key).await?;
-    preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
-    let answer = write(&app, &mut tx, &actor, (&key, current), draft, raw).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    writing::write(&app, async |conn| {
+        let current = db::nodes::find_for_update(conn, &key).await?;
+        preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
+        write(&app, conn, &actor, (&key, current), draft, raw).await
+    })
+    .await
 }
 
 /// Applies a JSON merge patch (RFC 7396) to labels, annotations and spec.
@@ -69,16 +67,15 @@ pub(super) async fn patch_node(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    let mut tx = app.pool.begin().await?;
-    let current = find(&mut tx, &key).await?;
-    preconditions.allow_write(Some(current.generation))?;
-    let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
-    document::merge(&mut raw, &patch);
-    let draft = document::typed(&raw)?;
-    let answer = write(&app, &mut tx, &actor, (&key, Some(current)), draft, raw).await?;
-    tx.commit().await?;
-    wake(&app);
-    Ok(answer)
+    writing::write(&app, async |conn| {
+        let current = find(conn, &key).await?;
+        preconditions.allow_write(Some(current.generation))?;
+        let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
+        document::merge(&mut raw, &patch);
+        let draft = document::typed(&raw)?;
+        write(&app, conn, &actor, (&key, Some(current)), draft, raw).await
+    })
+    .await
 }
 
 /// Unregisters a node. Nothing happens to the machine.
@@ -93,14 +90,14 @@ pub(super) async fn delete_node(
     Path(key): Path<String>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
-    let mut tx = app.pool.begin().await?;
-    let node = find(&mut tx, &key).await?;
-    preconditions.allow_removal(node.generation)?;
-    allow_unregistering(&node)?;
-    db::nodes::delete(&mut tx, node.id).await?;
-    record(&mut tx, &app, &actor, "node.unregistered", (node.id, &node.name), "unregistered").await?;
-    tx.commit().await?;
-    wake(&app);
+    writing::write(&app, async |conn| {
+        let node = find(conn, &key).await?;
+        preconditions.allow_removal(node.generation)?;
+        allow_unregistering(&node)?;
+        db::nodes::delete(conn, node.id).await?;
+        record(conn, &app, &actor, "node.unregistered", (node.id, &node.name), "unregistered").await
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -321,6 +318,6 @@ async fn record(
     (id, name): (NodeId, &str),
     verb: &str,
 ) -> Result<(), Error> {
-    let event = NewEvent::node(app.clock.now(), actor.name.clone(), kind, id, format!("{name} {verb}"));
-    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await
+    let event = actor.event(app.clock.now(), kind, Some(id), format!("{name} {verb}"));
+    db::events::insert(conn, event).await
 }

@@ -1,22 +1,24 @@
 //! What can be asked of a node. Every button posts a form; what happens is what the API does for the same call. Buttons that do not apply
 //! say why instead of being hidden.
 
-use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
+use muster_api::nodes::NodeAction;
 use muster_api::tokens::Role;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde::Deserialize;
 
+use super::adopt::Form;
 use crate::app::App;
 use crate::auth::{Actor, Operator};
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
-use crate::http::nodes::actions::{Asked, ask};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::nodes::actions::ask;
 use crate::http::nodes::view::NodeObject;
 
 /// A year: a maintenance that lasts longer is a retirement.
@@ -37,6 +39,8 @@ pub(in crate::ui) struct Action {
     pub danger: bool,
     /// Id and generation of the claim that is shown, so that an old page never releases another one.
     pub claim: Option<(String, i64)>,
+    /// Its own form, where a reason is not enough.
+    pub adopt: Option<Form>,
 }
 
 /// Every action, those that apply first.
@@ -71,6 +75,7 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
             .map(|id| id.to_string())
             .zip(machine.claim_generation)
             .filter(|_| wish == Wish::Release),
+        adopt: None,
     }
 }
 
@@ -81,9 +86,6 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
     if !wish_allowed(state, wish) {
         let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
         return Some(format!("possible when {}", words.join(", ")));
-    }
-    if wish == Wish::Adopt {
-        return Some(format!("by `muster node adopt {}`: it takes a credential and the machine's host key", node.name));
     }
     if let Some(pending) = &machine.wish {
         return Some(format!("it was asked to {pending} and has not begun"));
@@ -151,7 +153,7 @@ pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path((node, wish)): Path<(String, String)>,
-    Form(asked): Form<Fields>,
+    axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
     let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
     if matches!(wish, Wish::Release | Wish::Wipe) && asked.typed.trim() != node {
@@ -161,14 +163,17 @@ pub(in crate::ui) async fn act_on_node(
             format!("Type the node's name, {node}, to mean it."),
         ));
     }
-    let reason = Some(asked.reason.trim()).filter(|reason| !reason.is_empty());
+    let reason = Some(asked.reason.trim().to_owned()).filter(|reason| !reason.is_empty());
     match (wish, asked.claim.zip(asked.generation)) {
         (Wish::Release, Some((claim, generation))) => {
-            release_claim(&app, &actor, &claim, generation, Disks::Kept).await?
+            release_claim(&app, &actor, &claim, generation, Disks::Kept).await.map(drop)?;
         }
         (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
-        _ => ask(&app, &actor, &node, Asked { wish, reason, until: end(asked.hours.trim(), app.clock.now())? }).await?,
-    };
+        _ => {
+            let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())? };
+            ask(&app, &actor, &node, (IdempotencyKey::none(), &action), wish).await.map(drop)?;
+        }
+    }
     Ok(Redirect::to(&format!("/nodes/{node}")))
 }
 

@@ -1,6 +1,7 @@
 //! The list of nodes, and the page of one: where it is, why, what led there, what was measured, what can be done.
 
 pub(super) mod actions; // Buttons, and the forms behind them
+pub(super) mod adopt; // The form for a machine that runs already
 pub(super) mod console; // What it wrote on its serial line
 mod facts; // What inspection saw
 mod gates; // What was measured
@@ -123,6 +124,10 @@ pub(super) async fn show_node(
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
     let gates = gates::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
+    let mut actions = actions::offered(&node, &machine, &actor)?;
+    for action in actions.iter_mut().filter(|action| action.wish == "adopt" && action.refused.is_empty()) {
+        action.adopt = Some(adopt::Form::empty(&mut conn, &name).await?);
+    }
     let running = steps.iter().find(|step| step.state == "leased").and_then(|step| progress::of(step, now));
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Nodes, name.clone())
@@ -140,7 +145,7 @@ pub(super) async fn show_node(
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
         stack: stack::of(&node, &machine, converged),
-        actions: actions::offered(&node, &machine, &actor)?,
+        actions,
         machine: machine_pairs(&node, &machine),
         name,
     })

@@ -13,6 +13,7 @@ use crate::auth::Operator;
 use crate::db::components::ComponentRow;
 use crate::error::Error;
 use crate::http::extract::Path;
+use crate::http::idempotency::IdempotencyKey;
 use crate::http::nodes::parts;
 use crate::ui::format;
 
@@ -79,6 +80,7 @@ pub(in crate::ui) async fn replace_part(
     let wrong = || Error::unprocessable("part", "not_found", "A kind and a serial, as the page shows them.");
     let (kind, old) = form.part.split_once(':').ok_or_else(wrong)?;
     let part = ReplacedPart { kind: kind.parse().map_err(|_| wrong())?, old: old.into(), new: form.new };
-    parts::ask(&app, &actor, &node, &ReplaceParts { reason: form.reason, parts: vec![part] }).await?;
+    let body = ReplaceParts { reason: form.reason, parts: vec![part] };
+    parts::ask(&app, &actor, &node, IdempotencyKey::none(), &body).await?;
     Ok(Redirect::to(&format!("/nodes/{node}#parts")))
 }

@@ -1,0 +1,109 @@
+//! A machine that Muster did not build comes into service with a job on it: no reboot, no wipe, and the job ends by itself with its output whole.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use muster_api::client::Client;
+use muster_api::nodes::NodeSpec;
+use tokio::process::Child;
+
+use super::cast::state;
+use super::programs::Programs;
+use super::veteran::{COUNTS, Veteran};
+use super::watch::Watch;
+use super::{DemoOptions, declare};
+use crate::Rack;
+use crate::machine::oracle::{Cause, Entry, Happening};
+use crate::plan::{RackPlan, VETERAN};
+use crate::slurm::{OTHERS_PARTITION, Slurm};
+
+const SHORT: Duration = Duration::from_secs(5 * 60);
+const CREDENTIAL: &str = "veteran-admin";
+
+/// The whole act: the machine as it was, the job, the adoption, the end of the job.
+pub(super) async fn tell(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+    plan: &RackPlan,
+    watch: &mut Watch,
+) -> anyhow::Result<()> {
+    let client = programs.client();
+    watch.say(&format!("{VETERAN}, which somebody else installed, is switched on and joins Slurm by its admin's hand"));
+    let index = plan.machines.iter().position(|machine| machine.name.as_str() == VETERAN);
+    let veteran = Veteran::build(options, rack, index.context("the plan has no veteran")?).await?;
+    veteran.join(options, slurm).await?;
+    let up = watch.until(client, "Slurm to see the veteran", SHORT, async |_| {
+        Ok(slurm.run("sinfo", &["-h", "-n", VETERAN, "-o", "%T"]).await?.trim() == "idle")
+    });
+    up.await?;
+    let said = options.dir.join("veteran/job.out");
+    let mut job = start_job(slurm, &said)?;
+    let running = watch.until(client, "the job to run", SHORT, async |_| Ok(!jobs(slurm).await?.is_empty()));
+    running.await?;
+    let (boot, number) = (veteran.boot_id().await?, jobs(slurm).await?);
+    watch.say(&format!("job {number} counts to {COUNTS} on {VETERAN}, boot {boot}"));
+    adopt(client, programs, &veteran, watch).await?;
+    ensure!(jobs(slurm).await? == number, "job {number} did not live through the adoption");
+    watch.say(&format!("{VETERAN} is in service, and job {number} runs on"));
+    let ended = watch.until(client, "the job to end", SHORT * 2, async |fleet| {
+        ensure!(state(fleet, VETERAN) == "in_service", "{VETERAN} left service");
+        Ok(job.try_wait()?.is_some())
+    });
+    ended.await?;
+    ensure!(job.wait().await?.success(), "the job did not end well");
+    whole(&said)?;
+    ensure!(veteran.boot_id().await? == boot, "{VETERAN} was rebooted");
+    untouched(rack, client, &veteran).await?;
+    watch.say(&format!("job {number} ended by itself: {COUNTS} lines, none missing; the boot is still {boot}"));
+    Ok(())
+}
+
+fn start_job(slurm: &Slurm, said: &Path) -> anyhow::Result<Child> {
+    let file = std::fs::File::create(said).with_context(|| format!("make {}", said.display()))?;
+    let mut srun = slurm.command("srun");
+    srun.args(["-p", OTHERS_PARTITION, "-D", "/", "-w", VETERAN, "/usr/local/bin/count", &COUNTS.to_string()]);
+    srun.stdout(file).stderr(Stdio::inherit()).spawn().context("start srun")
+}
+
+/// The jobs that run on it, by number.
+async fn jobs(slurm: &Slurm) -> anyhow::Result<String> {
+    Ok(slurm.run("squeue", &["-h", "-w", VETERAN, "-t", "R", "-o", "%i"]).await?.trim().to_owned())
+}
+
+/// As a user does it: a credential for this once, the plan, and the word.
+async fn adopt(client: &Client, programs: &Programs, veteran: &Veteran<'_>, watch: &mut Watch) -> anyhow::Result<()> {
+    declare::adopting_credential(client, CREDENTIAL, &veteran.admin_key()?).await?;
+    let key = veteran.fingerprint().await?;
+    let asked = ["node", "adopt", VETERAN, "--pool", "cpu", "--credential", CREDENTIAL, "--host-key", &key];
+    let plan = programs.cli(&asked, &["--plan"]).await?;
+    ensure!(plan.contains("/root/.ssh/authorized_keys") && !plan.contains("blocked"), "not a plan to adopt:\n{plan}");
+    println!("{}", plan.trim_end());
+    programs.cli(&asked, &["--reason", "it served before Muster", "--wait", "--timeout", "10m"]).await?;
+    let adopted = watch.until(client, "the adoption", SHORT, async |fleet| Ok(state(fleet, VETERAN) == "in_service"));
+    adopted.await
+}
+
+fn whole(said: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(said).with_context(|| format!("read {}", said.display()))?;
+    let counted: Vec<usize> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    ensure!(counted == (1..=COUNTS).collect::<Vec<_>>(), "the job's output is not whole: {text:?}");
+    Ok(())
+}
+
+/// What the machine itself, its own log and the API say: one boot, by hand; what it held is there, and what the plan named beside it.
+async fn untouched(rack: &Rack, client: &Client, veteran: &Veteran<'_>) -> anyhow::Result<()> {
+    let machine = &rack.slot(VETERAN)?.machine;
+    let done: Vec<Entry> = machine.oracle()?.into_iter().filter(|entry| entry.cause != Cause::Button).collect();
+    ensure!(machine.boots() == 1 && done.is_empty(), "{VETERAN} was not let alone: {done:?}");
+    ensure!(machine.oracle()?.iter().any(|entry| matches!(entry.what, Happening::PowerOn { .. })), "it never ran");
+    veteran.run(&["test", "-e", "/root/kept", "-a", "-s", "/etc/muster/marker.json"]).await?;
+    let trusted = veteran.run(&["cat", "/root/.ssh/authorized_keys"]).await?;
+    ensure!(trusted.lines().count() == 2 && trusted.contains("muster-adopted"), "authorized_keys: {trusted:?}");
+    let node = client.get::<NodeSpec>(VETERAN).await?;
+    ensure!(node.spec.protected && node.status.claim.is_some(), "{VETERAN} is not adopted: {:?}", node.status);
+    Ok(())
+}

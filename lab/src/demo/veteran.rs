@@ -1,0 +1,166 @@
+//! A machine that somebody else built and that serves already: another host name, its own host key, an admin who logs in by a key, and a place in
+//! the cluster that Muster knows nothing of. Its disk is put together from outside, without a mount; the rest its admin does over SSH.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use super::DemoOptions;
+use super::declare::{address, bundle_files};
+use crate::Rack;
+use crate::machine::oracle::Cause;
+use crate::plan::{GATEWAY, VETERAN, VETERAN_DISK};
+use crate::slurm::{self, Slurm};
+
+/// Where the root file system of the reference image begins, in bytes: after the tables, the BIOS boot partition and the ESP.
+const ROOT_AT: u64 = (1 + 1 + 64) << 20;
+const BOOT_LIMIT: Duration = Duration::from_secs(8 * 60);
+const COMMAND_LIMIT: Duration = Duration::from_secs(6 * 60);
+/// Packages of the stack's bundle that a Slurm node can do without.
+const NOT_NEEDED: [&str; 4] = ["containerd_", "runc_", "chrony_", "tzdata_"];
+/// What it counts up to, a number a second: longer than an adoption takes on emulated machines.
+pub(super) const COUNTS: usize = 300;
+const COUNT: &str = "#!/bin/sh\ni=0\nwhile [ $i -lt \"$1\" ]; do i=$((i + 1)); echo $i; sleep 1; done\n";
+const JOIN: &str = include_str!("veteran.sh");
+
+/// The machine, and its admin's keys.
+pub(super) struct Veteran<'rack> {
+    rack: &'rack Rack,
+    keys: PathBuf,
+    pub(super) address: Ipv4Addr,
+}
+
+impl<'rack> Veteran<'rack> {
+    /// Puts its disk together and switches it on, as it stood before Muster came.
+    pub(super) async fn build(options: &DemoOptions, rack: &'rack Rack, index: usize) -> anyhow::Result<Self> {
+        let keys = options.dir.join("veteran");
+        std::fs::create_dir_all(&keys)?;
+        for key in ["admin", "host"] {
+            let path = keys.join(key);
+            let mut made = Command::new("ssh-keygen");
+            made.args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(path);
+            ensure!(made.status().await.context("start ssh-keygen")?.success(), "ssh-keygen made no {key} key");
+        }
+        let veteran = Self { rack, keys, address: address(index) };
+        let machine = &rack.slot(VETERAN)?.machine;
+        machine.image_disk(VETERAN_DISK, &options.artifacts.image()).await?;
+        veteran.settle(&machine.disk_path(VETERAN_DISK)?).await?;
+        machine.press_button(Cause::Button).await?;
+        Ok(veteran)
+    }
+
+    /// Its name, address, host key and admin, written into the file system of a disk that nobody has mounted.
+    async fn settle(&self, disk: &Path) -> anyhow::Result<()> {
+        let network = format!("[Match]\nType=ether\n\n[Network]\nAddress={}/24\nGateway={GATEWAY}\n", self.address);
+        let hosts = format!("127.0.0.1 localhost\n{} {VETERAN}\n", self.address);
+        let (name, known) = (format!("{VETERAN}\n"), format!("{} {}", self.address, self.read("host.pub")?));
+        for (file, text) in [("hostname", &name), ("hosts", &hosts), ("network", &network), ("known_hosts", &known)] {
+            std::fs::write(self.keys.join(file), text)?;
+        }
+        let mut script = String::from("mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n");
+        for (file, path, mode) in [
+            ("hostname", "/etc/hostname", "0100644"),
+            ("hosts", "/etc/hosts", "0100644"),
+            ("network", "/etc/systemd/network/50-site.network", "0100644"),
+            ("host", "/etc/ssh/ssh_host_ed25519_key", "0100600"),
+            ("host.pub", "/etc/ssh/ssh_host_ed25519_key.pub", "0100644"),
+            ("admin.pub", "/root/.ssh/authorized_keys", "0100600"),
+        ] {
+            let from = self.keys.join(file);
+            script += &format!("rm {path}\nwrite {} {path}\nset_inode_field {path} mode {mode}\n", from.display());
+        }
+        let mut debugfs = Command::new("/usr/sbin/debugfs");
+        debugfs.args(["-w", "-f", "-"]).arg(format!("{}?offset={ROOT_AT}", disk.display()));
+        debugfs.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut running = debugfs.spawn().context("start debugfs")?;
+        running.stdin.take().context("debugfs takes no input")?.write_all(script.as_bytes()).await?;
+        let said = tokio::time::timeout(COMMAND_LIMIT, running.wait_with_output()).await.context("debugfs hangs")??;
+        let errors = String::from_utf8_lossy(&said.stderr);
+        ensure!(said.status.success() && !errors.contains("Filesystem not open"), "debugfs: {errors}");
+        Ok(())
+    }
+
+    /// Waits until its admin can log in, and has it join the cluster, which lists it in a file of its own.
+    pub(super) async fn join(&self, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+        let asked = Instant::now();
+        while let Err(error) = self.run(&["true"]).await {
+            ensure!(asked.elapsed() < BOOT_LIMIT, "{VETERAN} did not come up from its disk: {error}");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        slurm.list_others(VETERAN, self.address).await?;
+        let settings = self.keys.join("settings");
+        std::fs::create_dir_all(&settings)?;
+        for (name, blob) in bundle_files(&options.artifacts)? {
+            if name.ends_with(".deb") && !NOT_NEEDED.iter().any(|other| name.starts_with(other)) {
+                std::fs::copy(&blob, settings.join(&name)).with_context(|| format!("copy {name}"))?;
+            }
+        }
+        std::fs::copy(&slurm.munge_key, settings.join("munge.key"))?;
+        let conf_server = format!("SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {VETERAN}\"\n", slurm::PORT);
+        let unit = "[Unit]\nConditionPathExists=\n\n[Service]\nRestart=always\nRestartSec=5\n";
+        for (file, text) in
+            [("slurmd.default", conf_server.as_str()), ("slurmd.conf", unit), ("count", COUNT), ("join", JOIN)]
+        {
+            std::fs::write(settings.join(file), text)?;
+        }
+        let mut copy = self.ssh("scp");
+        copy.arg("-r").arg(&settings).arg(format!("root@{}:/root/settings", self.address));
+        finished("scp", copy).await?;
+        self.run(&["sh", "/root/settings/join"]).await?;
+        // What it holds besides: an adoption that touches it has done more than it said.
+        self.run(&["touch", "/root/kept"]).await.map(drop)
+    }
+
+    /// What a command on it prints; its admin runs it.
+    pub(super) async fn run(&self, command: &[&str]) -> anyhow::Result<String> {
+        let mut ssh = self.ssh("ssh");
+        ssh.arg(format!("root@{}", self.address)).args(command);
+        finished(&command.join(" "), ssh).await
+    }
+
+    /// The kernel's random id of its boot.
+    pub(super) async fn boot_id(&self) -> anyhow::Result<String> {
+        Ok(self.run(&["cat", "/proc/sys/kernel/random/boot_id"]).await?.trim().to_owned())
+    }
+
+    /// The fingerprint of its host key, as read on the machine itself.
+    pub(super) async fn fingerprint(&self) -> anyhow::Result<String> {
+        let said = self.run(&["ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"]).await?;
+        let word = said.split_whitespace().find(|word| word.starts_with("SHA256:"));
+        word.map(str::to_owned).with_context(|| format!("no fingerprint in {said:?}"))
+    }
+
+    /// The key that its admin logs in with.
+    pub(super) fn admin_key(&self) -> anyhow::Result<String> {
+        self.read("admin")
+    }
+
+    fn read(&self, file: &str) -> anyhow::Result<String> {
+        std::fs::read_to_string(self.keys.join(file)).with_context(|| format!("read the veteran's {file}"))
+    }
+
+    fn ssh(&self, program: &str) -> Command {
+        let mut command = self.rack.command(program);
+        command.arg("-F").arg("/dev/null").arg("-i").arg(self.keys.join("admin"));
+        command.arg("-o").arg(format!("UserKnownHostsFile={}", self.keys.join("known_hosts").display()));
+        for option in ["StrictHostKeyChecking=yes", "BatchMode=yes", "IdentitiesOnly=yes", "ConnectTimeout=20"] {
+            command.arg("-o").arg(option);
+        }
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+}
+
+async fn finished(what: &str, mut command: Command) -> anyhow::Result<String> {
+    let ran =
+        tokio::time::timeout(COMMAND_LIMIT, command.output()).await.with_context(|| format!("{what} hangs"))??;
+    match ran.status.success() {
+        true => Ok(String::from_utf8_lossy(&ran.stdout).into_owned()),
+        false => bail!("{what}: {}: {}", ran.status, String::from_utf8_lossy(&ran.stderr).trim()),
+    }
+}
