@@ -17,7 +17,8 @@ use super::job;
 
 /// Jobs under way at once. They mostly wait; what is heavy (image streams) is bounded where it happens.
 const CAPACITY: usize = 256;
-const POLL: Duration = Duration::from_secs(30);
+/// Well below the site's lease: each answer keeps it.
+const POLL: Duration = Duration::from_secs(10);
 /// A poll that came back empty sooner than this did not wait: the next one is held off, so that a server at fault is not hammered.
 const EMPTY_TOO_SOON: Duration = Duration::from_secs(1);
 
