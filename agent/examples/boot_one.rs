@@ -12,6 +12,7 @@ use muster_agent::blobs::BlobCache;
 use muster_agent::boot::arm::{ArmedBoots, ArmedHandle};
 use muster_agent::boot::loaders::IpxeBinaries;
 use muster_agent::boot::{BootOptions, BootPorts, BootServices};
+use muster_agent::contact::Contact;
 use muster_core::clock::Clock;
 use muster_core::ids::{NodeId, PermitId};
 use muster_core::values::{Mac, Secret};
@@ -106,6 +107,7 @@ async fn serve(
         ipxe: IpxeBinaries::load(&ipxe)?,
         trust,
         clock: Clock::System,
+        contact: Contact::unneeded(),
         ports: BootPorts::default(),
     };
     let services = BootServices::start(options, config, armed, queue, CancellationToken::new()).await?;

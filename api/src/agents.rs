@@ -22,6 +22,9 @@ pub struct Agent {
     /// Absent until it called.
     pub version: Option<String>,
     pub last_seen: Option<Timestamp>,
+    /// How far the clock of its machine is ahead of the server's time, in milliseconds. Nothing is decided by it; beyond five minutes it is told as an
+    /// event.
+    pub clock_offset_ms: Option<i64>,
 }
 
 /// The answer to an enrolment: the only time the token is shown.

@@ -13,6 +13,7 @@ use muster_agent::boot::arm::ArmedBoots;
 use muster_agent::boot::loaders::IpxeBinaries;
 use muster_agent::boot::site::Site;
 use muster_agent::boot::{BootOptions, BootPorts, Shared, http as boot_http};
+use muster_agent::contact::Contact;
 use muster_core::clock::Clock;
 use muster_core::ids::{NodeId, PermitId};
 use muster_core::values::{Digest, Mac, Secret};
@@ -118,6 +119,7 @@ fn open() -> Door {
         ipxe: IpxeBinaries::of([("snponly.efi", vec![b's'; 100].into())]),
         trust: watch::channel(Some(trust)).1,
         clock: Clock::manual("2026-01-02T03:04:05Z".parse().expect("a time")),
+        contact: Contact::unneeded(),
         ports: BootPorts::default(),
     };
     let armed = ArmedBoots::new();

@@ -174,6 +174,12 @@ impl Error {
                 ),
                 &[],
             ),
+            Self::Unavailable(error) if is_full(error) => (
+                "database_full",
+                "The database's disk is full: nothing is written until there is room again; what is there can be read."
+                    .into(),
+                &[],
+            ),
             Self::Unavailable(_) => ("unavailable", "The database cannot be reached; try again shortly.".into(), &[]),
             Self::Contended(_) => ("contended", "Another change was in the way of this one; try again.".into(), &[]),
             Self::Internal(_) => {
@@ -215,6 +221,11 @@ fn away(code: &str) -> bool {
     ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)) || matches!(code, "25006" | "25P03")
 }
 
+/// Whether Postgres found no room for what it was to write.
+fn is_full(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|database| database.code()).as_deref() == Some("53100")
+}
+
 /// What a violated constraint means to a caller.
 fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
     Some(match name? {
@@ -224,6 +235,10 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "nodes_serial_key" => ("serial_taken", "Another node has this serial."),
         "nodes_smbios_uuid_key" => ("uuid_taken", "Another node has this SMBIOS UUID."),
         "nodes_bmc_key" => ("bmc_taken", "Another node has this BMC."),
+        "nodes_bmc_system_named" => (
+            "bmc_taken",
+            "Another node is behind this BMC, and one of the two does not say which machine it is: name `system` for each.",
+        ),
         "nodes_console_key" => ("console_taken", "Another node has this console."),
         "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
         "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
@@ -272,6 +287,7 @@ impl Error {
             Self::SecondPerson { id, .. } => {
                 vec![(header::LINK, format!("</v1/approvals/{id}>; rel=\"blocked-by\""))]
             }
+            Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],
             Self::Caution(_) => vec![(header::RETRY_AFTER, "30".into())],

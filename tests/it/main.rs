@@ -10,6 +10,7 @@ mod consoles; // What nodes write on their consoles
 mod declared; // The contract of declared kinds
 mod engine; // The engine, from declaration to release
 mod failover; // Postgres as it fails
+mod faults; // What breaks around the programs
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract

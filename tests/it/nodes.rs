@@ -141,6 +141,22 @@ async fn one_machine_behind_a_bmc_is_one_node() {
     assert_eq!(admin.put("/v1/nodes/n2", &node(2, first)).await.problem(), (409, "bmc_taken", ""));
     let second = redfish(json!({ "address": at, "credential": "bmc", "system": "blade-2" }));
     admin.put("/v1/nodes/n2", &node(2, second)).await.expect(201);
+    // Beside machines that say which they are, one that does not would be whichever the BMC lists first; by either order and either protocol.
+    let either =
+        "Another node is behind this BMC, and one of the two does not say which machine it is: name `system` for each.";
+    for which in
+        [redfish(json!({ "address": at, "credential": "bmc" })), ipmi(json!({ "address": at, "credential": "bmc" }))]
+    {
+        let refused = admin.put("/v1/nodes/n3", &node(3, which)).await;
+        assert_eq!((refused.problem(), &refused.body["detail"]), ((409, "bmc_taken", ""), &json!(either)));
+    }
+    let alone = redfish(json!({ "address": "10.78.0.20", "credential": "bmc" }));
+    admin.put("/v1/nodes/n8", &node(8, alone)).await.expect(201);
+    let beside = redfish(json!({ "address": "10.78.0.20", "credential": "bmc", "system": "blade-2" }));
+    assert_eq!(admin.put("/v1/nodes/n9", &node(9, beside.clone())).await.problem(), (409, "bmc_taken", ""));
+    let named = redfish(json!({ "address": "10.78.0.20", "credential": "bmc", "system": "blade-1" }));
+    admin.put("/v1/nodes/n8", &node(8, named)).await.expect(200);
+    admin.put("/v1/nodes/n9", &node(9, beside)).await.expect(201);
     let bad = redfish(json!({ "address": at, "credential": "bmc", "system": "../1" }));
     assert_eq!(
         admin.put("/v1/nodes/n3", &node(3, bad)).await.problem(),

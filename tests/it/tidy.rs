@@ -122,3 +122,31 @@ fn the_clock_and_tasks_are_values() {
         assert!(readers.is_empty(), "take the time from the Clock: {readers:?}");
     }
 }
+
+#[test]
+fn every_test_that_the_faults_name_exists() {
+    let table = std::fs::read_to_string(root().join("docs/faults.md")).expect("the table of faults");
+    let mut names: Vec<&str> = Vec::new();
+    for row in table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| #")) {
+        let tests = row.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!named.is_empty(), "no test: {row}");
+        names.extend(named);
+    }
+    assert!(names.len() > 40, "the table cannot be read: {names:?}");
+    let mut text = String::new();
+    for folder in ["tests/it", "core/src", "server/src", "agent/src", "node/src", "node/tests", "lab/src"] {
+        let mut folders = vec![root().join(folder)];
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(&folder).expect("a folder of sources").flatten().map(|entry| entry.path()) {
+                match path.extension().is_some_and(|extension| extension == "rs") {
+                    true => text.push_str(&std::fs::read_to_string(&path).expect("a source file is text")),
+                    false if path.is_dir() => folders.push(path),
+                    false => {}
+                }
+            }
+        }
+    }
+    let missing: Vec<&&str> = names.iter().filter(|name| !text.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "docs/faults.md names what is not there: {missing:?}");
+}

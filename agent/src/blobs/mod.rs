@@ -1,9 +1,10 @@
-//! Content-addressed files: images, kernels, bundles. A blob that is there is whole and is what its name says; it can be lost and fetched again.
+//! Content-addressed files: images, kernels, bundles. A blob that is given out is whole and is what its name says; it can be lost and fetched again.
 
 mod fetch; // One verified download from the server
+mod verify; // Whether files still are what their names say
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::io;
@@ -18,9 +19,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
 pub use self::fetch::{BlobSource, FetchError};
+use self::verify::{Stamp, Verified};
 
 const CHUNK: usize = 256 << 10;
-/// A part file this old was left by a process that died.
+/// A part file this old was left by a process that died; a damaged file this old was looked at, or nobody will.
 const STALE_PART: Duration = Duration::from_secs(24 * 3600);
 
 /// The blobs under one directory, `<dir>/sha256/<hex>`. Clones share one set of downloads.
@@ -28,6 +30,7 @@ const STALE_PART: Duration = Duration::from_secs(24 * 3600);
 pub struct BlobCache {
     dir: Arc<PathBuf>,
     downloads: Arc<Mutex<HashMap<Digest, Weak<Download>>>>,
+    verified: Verified,
 }
 
 /// A blob, open for reading.
@@ -61,11 +64,12 @@ impl BlobCache {
         while let Some(entry) = entries.next_entry().await? {
             let modified = entry.metadata().await?.modified()?;
             let age = SystemTime::now().duration_since(modified).unwrap_or_default();
-            if entry.file_name().to_string_lossy().ends_with(".part") && age > STALE_PART {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if (name.ends_with(".part") || name.ends_with(".damaged")) && age > STALE_PART {
                 fs::remove_file(entry.path()).await?;
             }
         }
-        Ok(Self { dir: Arc::new(dir), downloads: Arc::default() })
+        Ok(Self { dir: Arc::new(dir), downloads: Arc::default(), verified: Verified::default() })
     }
 
     /// Where a blob is, or would be.
@@ -73,10 +77,42 @@ impl BlobCache {
         self.dir.join("sha256").join(digest.hex())
     }
 
-    /// Opens a blob; `None` when it is not here.
+    /// Opens a blob; `None` when it is not here. One that is not what its name says is set aside, and is not here.
     pub async fn open(&self, digest: Digest) -> io::Result<Option<Blob>> {
+        let Some((blob, stamp)) = self.find(digest).await? else { return Ok(None) };
+        if self.verified.holds(digest, stamp) {
+            return Ok(Some(blob));
+        }
+        let _one_at_a_time = self.verified.reading.lock().await;
+        // Whoever had the turn before may have read it, or set it aside.
+        let Some((Blob { file, size, .. }, stamp)) = self.find(digest).await? else { return Ok(None) };
+        if self.verified.holds(digest, stamp) {
+            return Ok(Some(Blob { digest, size, file }));
+        }
+        let mut file = file.into_std().await;
+        let read = tokio::task::spawn_blocking(move || verify::digest_of(&mut file).map(|found| (found, file)));
+        let (found, file) = read.await.map_err(io::Error::other)??;
+        if found == digest {
+            self.verified.note(digest, stamp);
+            return Ok(Some(Blob { digest, size, file: File::from_std(file) }));
+        }
+        let aside = self.dir.join("sha256").join(format!(".{}.damaged", digest.hex()));
+        tracing::error!(%digest, %found, aside = %aside.display(), "a blob in the cache is damaged; it is fetched again, look at the disk");
+        fs::rename(self.path(digest), aside).await?;
+        Ok(None)
+    }
+
+    /// A reader says that a blob was not what its name says: it is read again before it is given out again.
+    pub fn doubt(&self, digest: Digest) {
+        self.verified.forget(digest);
+    }
+
+    async fn find(&self, digest: Digest) -> io::Result<Option<(Blob, Stamp)>> {
         match File::open(self.path(digest)).await {
-            Ok(file) => Ok(Some(Blob { digest, size: file.metadata().await?.len(), file })),
+            Ok(file) => {
+                let metadata = file.metadata().await?;
+                Ok(Some((Blob { digest, size: metadata.len(), file }, Stamp::of(&metadata))))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -124,7 +160,7 @@ impl BlobCache {
         };
         let mut draft = self.draft().await?;
         fetch::download(&mut draft, digest, source, &told).await?;
-        draft.keep(digest).await?;
+        draft.keep(digest, &self.verified).await?;
         self.open(digest).await?.ok_or_else(|| io::Error::other("the blob was removed as soon as it was there").into())
     }
 
@@ -141,7 +177,7 @@ impl BlobCache {
             draft.write(&chunk[..length]).await?;
         }
         let digest = draft.digest();
-        draft.keep(digest).await?;
+        draft.keep(digest, &self.verified).await?;
         Ok(digest)
     }
 
@@ -150,7 +186,7 @@ impl BlobCache {
         let mut draft = self.draft().await?;
         draft.write(bytes).await?;
         let digest = draft.digest();
-        draft.keep(digest).await?;
+        draft.keep(digest, &self.verified).await?;
         Ok(digest)
     }
 
@@ -206,12 +242,13 @@ impl Draft {
     }
 
     /// Gives the draft its name, durably: content first, then the name.
-    async fn keep(mut self, digest: Digest) -> io::Result<()> {
+    async fn keep(mut self, digest: Digest, verified: &Verified) -> io::Result<()> {
         self.file.flush().await?;
         self.file.sync_all().await?;
         let dir = self.path.parent().expect("a draft lies in the cache's directory").to_owned();
         fs::rename(&self.path, dir.join(digest.hex())).await?;
         self.kept = true;
+        verified.note(digest, Stamp::of(&self.file.metadata().await?));
         File::open(dir).await?.sync_all().await
     }
 }

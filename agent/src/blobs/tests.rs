@@ -132,3 +132,45 @@ async fn a_local_file_becomes_a_blob() {
     assert_eq!(bench.cache.put_file(&path).await.unwrap(), Digest::of(CONTENT));
     assert_eq!(files(&bench), [Digest::of(CONTENT).hex()]);
 }
+
+/// Changes a file of the cache behind its back, so that the kernel notes another time of change.
+pub(crate) fn damage(path: &Path, content: &[u8]) {
+    let stamp = || Stamp::of(&std::fs::metadata(path).unwrap());
+    let before = stamp();
+    while stamp() == before {
+        std::fs::write(path, content).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_set_aside_and_fetched_again() {
+    let bench = bench(CONTENT, 0).await;
+    let digest = Digest::of(CONTENT);
+    let mut flipped = CONTENT.to_vec();
+    flipped[7] ^= 1;
+    for (fetches, damaged) in [&flipped[..], &CONTENT[..9], b""].into_iter().enumerate() {
+        bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+        damage(&bench.cache.path(digest), damaged);
+        // A process that starts has read nothing yet; one that runs sees that the file was touched.
+        for cache in [bench.cache.clone(), BlobCache::at(bench.dir.path()).await.unwrap()] {
+            assert!(cache.open(digest).await.unwrap().is_none(), "never given out");
+        }
+        let aside = bench.dir.path().join(format!("sha256/.{}.damaged", digest.hex()));
+        assert_eq!(std::fs::read(aside).unwrap(), damaged, "kept to be looked at");
+        assert_eq!(bench.server.asked.load(Ordering::SeqCst), fetches + 1);
+    }
+    bench.cache.ensure(digest, &bench.source, |_| ()).await.unwrap();
+    assert_eq!(bench.cache.read(digest, 1024).await.unwrap().unwrap(), CONTENT);
+}
+
+#[tokio::test]
+async fn a_file_is_read_once_and_again_when_somebody_doubts_it() {
+    let bench = bench(CONTENT, 0).await;
+    let digest = bench.cache.put_bytes(CONTENT).await.unwrap();
+    let stamp = Stamp::of(&std::fs::metadata(bench.cache.path(digest)).unwrap());
+    assert!(bench.cache.verified.holds(digest, stamp), "what was just written was hashed on its way");
+    bench.cache.doubt(digest);
+    assert!(!bench.cache.verified.holds(digest, stamp));
+    assert!(bench.cache.open(digest).await.unwrap().is_some());
+    assert!(bench.cache.verified.holds(digest, stamp));
+}

@@ -28,13 +28,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::arm::ArmedBoots;
+use self::arm::{ArmedBoots, LiveImage};
 use self::dhcp::leases::Leases;
+use self::dhcp::yielding::Yielding;
 pub use self::keep::{Health, ListenerState};
 use self::loaders::IpxeBinaries;
 use self::lookout::Lookout;
 use self::site::Site;
 use crate::blobs::BlobCache;
+use crate::contact::{Contact, Tenure};
 
 /// What the boot services work with.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct BootOptions {
     /// Whom live images trust; unknown until the server was heard. `agent_url` is filled in per listener.
     pub trust: watch::Receiver<Option<SiteTrust>>,
     pub clock: Clock,
+    /// What decides whether machines are answered at once, late, or only from their own disks.
+    pub contact: Contact,
     pub ports: BootPorts,
 }
 
@@ -140,6 +144,8 @@ pub struct Shared {
     ipxe: IpxeBinaries,
     trust: watch::Receiver<Option<SiteTrust>>,
     leases: Mutex<Leases>,
+    yielding: Mutex<Yielding>,
+    contact: Contact,
     clock: Clock,
     ports: BootPorts,
 }
@@ -152,14 +158,29 @@ impl Shared {
         sightings: mpsc::Sender<Sighting>,
         site: watch::Receiver<Arc<Site>>,
     ) -> Self {
-        let BootOptions { data_dir: _, blobs, ipxe, trust, clock, ports } = options;
+        let BootOptions { data_dir: _, blobs, ipxe, trust, clock, contact, ports } = options;
         let lookout = Lookout::new(armed.clone(), sightings, clock.clone());
-        Self { site, armed, lookout, blobs, ipxe, trust, leases: Mutex::default(), clock, ports }
+        let (leases, yielding) = Default::default();
+        Self { site, armed, lookout, blobs, ipxe, trust, leases, yielding, contact, clock, ports }
     }
 
     fn leases(&self) -> MutexGuard<'_, Leases> {
         // A lease table that a panic left half-changed costs at worst one address until it expires.
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn yielding(&self) -> MutexGuard<'_, Yielding> {
+        // At worst a machine is answered once too early or too late.
+        self.yielding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tenure(&self) -> Tenure {
+        self.contact.tenure(Instant::now())
+    }
+
+    /// What is armed for a MAC. Nothing once another agent may act for the site: the boot is its by now, with a permit and a window of its own.
+    fn armed_for(&self, mac: Mac) -> Option<LiveImage> {
+        self.armed.find(mac).filter(|_| self.tenure() != Tenure::Over)
     }
 
     /// The machine at an address: by its lease, by what is armed, by reservation.

@@ -26,6 +26,7 @@ pub(crate) struct Bench {
     pub(crate) ports: BootPorts,
     pub(crate) config: watch::Sender<Option<SiteConfig>>,
     pub(crate) trust: watch::Sender<Option<SiteTrust>>,
+    pub(crate) contact: Contact,
     services: BootServices,
     cancel: CancellationToken,
     data: tempfile::TempDir,
@@ -46,6 +47,8 @@ impl Bench {
         let (trust, trusts) = watch::channel(Some(site_trust()));
         let (config, configs) = watch::channel(first);
         let (queue, seen) = mpsc::channel(64);
+        let contact = Contact::default();
+        contact.heard(Instant::now(), None);
         let (armed, cancel, ports) = (ArmedBoots::new(), CancellationToken::new(), free_ports().await);
         let options = BootOptions {
             data_dir: data.path().to_owned(),
@@ -53,13 +56,14 @@ impl Bench {
             ipxe: IpxeBinaries::of(loaders.map(|(name, bytes)| (name, Bytes::from(bytes)))),
             trust: trusts,
             clock: Clock::manual("2026-01-02T03:04:05Z".parse().unwrap()),
+            contact: contact.clone(),
             ports,
         };
         let services = BootServices::start(options, configs, armed.clone(), queue, cancel.clone()).await.unwrap();
         let mut health = services.health();
         let all_up = |health: &Health| !health.is_empty() && health.values().all(|state| *state == ListenerState::Up);
         timeout(PATIENCE, health.wait_for(all_up)).await.expect("the listeners come up").unwrap();
-        Self { armed, blobs, seen, ports, config, trust, services, cancel, data }
+        Self { armed, blobs, seen, ports, config, trust, contact, services, cancel, data }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -228,6 +232,30 @@ async fn a_restart_without_a_server_answers_from_the_saved_configuration() {
     let answer = discover(alone.ports).await.unwrap();
     assert_eq!((answer.yiaddr, answer.options.get(code::BOOT_FILE)), (Ipv4Addr::new(127, 0, 0, 9), None));
     alone.stop().await;
+}
+
+/// Cut off from the server, with a boot armed: another agent may have been given the site, and the boot.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_cut_off_goes_on_with_what_is_armed_and_then_only_from_disk() {
+    let bench = Bench::start().await;
+    let _handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+    bench.contact.be_silent_for(Duration::from_secs(50));
+    let armed = discover(bench.ports).await.unwrap();
+    assert_eq!(armed.options.get(code::BOOT_FILE), Some(b"snponly.efi".as_slice()), "a minute costs no boot");
+
+    bench.contact.be_silent_for(Duration::from_secs(61));
+    let answer = discover(bench.ports).await.expect("nobody else answered it");
+    assert_eq!((answer.yiaddr, answer.options.get(code::BOOT_FILE)), (HOST, None));
+    let script = async || {
+        let script = reqwest::get(bench.url(&format!("ipxe?mac={MAC}&platform=efi"))).await.unwrap();
+        script.text().await.unwrap()
+    };
+    let local = script().await;
+    assert!(!local.contains("vmlinuz"), "{local}");
+    // Heard again, it goes on: its script was not used up.
+    bench.contact.heard(Instant::now(), None);
+    assert!(script().await.contains("vmlinuz"));
+    bench.stop().await;
 }
 
 #[tokio::test]

@@ -1,13 +1,16 @@
 //! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::Clock;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ActReply, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome, RedeemPermit, Redeemed,
-    RenewJob, Renewed, ReportOutcome, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ANSWERED_AT, ActReply, CLOCK, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome,
+    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
+    StartAct, Welcome,
 };
 use muster_core::wire::node::Challenge;
 use reqwest::{Response, StatusCode};
@@ -16,12 +19,17 @@ use serde::{Deserialize, Serialize};
 
 use super::marks::Marks;
 use crate::blobs::BlobSource;
+use crate::contact::Contact;
 
 /// A call that waits for nothing is answered within this; a long poll gets its own wait on top.
 const CALL: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
 /// A lease of a hundred converge plans of 100 KiB each fits; a wrong server does not fill our memory.
 const ANSWER_BYTES: usize = 64 << 20;
+/// An answer that took longer than this says less about the time than our own clock does.
+const PROMPT: Duration = Duration::from_secs(2);
+/// Our clock is set to the server's when it is further from it than this.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// How much of an error's body is read.
 const PROBLEM_BYTES: usize = 64 << 10;
 
@@ -64,6 +72,8 @@ pub struct Client {
     server_url: String,
     token: Secret,
     marks: Arc<Marks>,
+    contact: Contact,
+    clock: Clock,
 }
 
 impl Client {
@@ -79,12 +89,24 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { http, server_url: server_url.trim_end_matches('/').to_owned(), token, marks: Arc::default() })
+        let server_url = server_url.trim_end_matches('/').to_owned();
+        let (marks, contact, clock) = (Arc::default(), Contact::default(), Clock::System);
+        Ok(Self { http, server_url, token, marks, contact, clock })
     }
 
     /// The same, remembering there what the server asks to be remembered.
     pub fn remembering(self, marks: Marks) -> Self {
         Self { marks: Arc::new(marks), ..self }
+    }
+
+    /// The same, setting this clock by the server's.
+    pub fn setting(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// When the server was last heard.
+    pub fn contact(&self) -> Contact {
+        self.contact.clone()
     }
 
     /// The first call of a process: who we are, and the epoch that every later call carries.
@@ -116,12 +138,24 @@ impl Client {
         if let Some(mark) = self.marks.latest() {
             request = request.header(HEARD, mark);
         }
+        if let Some(answered) = self.contact.served_at() {
+            request = request.header(ANSWERED_AT, answered);
+        }
+        request = request.header(CLOCK, self.clock.own().as_millisecond());
+        let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
         if let Some(mark) = answer.headers().get(MARK).and_then(|value| value.to_str().ok()) {
             self.marks.keep(mark);
         }
+        let served_at = answer.headers().get(SERVED_AT).and_then(|value| value.to_str().ok()?.parse().ok());
+        let prompt = asked.elapsed() < PROMPT;
         let answer = accepted(answer).await?;
-        read(answer, ANSWER_BYTES).await
+        let bytes = read(answer, ANSWER_BYTES).await?;
+        self.contact.heard(asked, served_at);
+        if let Some(time) = served_at.filter(|_| prompt).and_then(|ms| Timestamp::from_millisecond(ms).ok()) {
+            self.clock.follow(time, TOLERANCE);
+        }
+        Ok(bytes)
     }
 }
 

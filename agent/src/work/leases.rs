@@ -18,7 +18,8 @@ use super::job;
 /// Jobs under way at once. They mostly wait, for firmware above all: a site's nodes must not wait for each other. What is heavy (image streams)
 /// is bounded where it happens.
 const CAPACITY: usize = 2048;
-const POLL: Duration = Duration::from_secs(30);
+/// Well below the site's lease: each answer keeps it.
+const POLL: Duration = Duration::from_secs(10);
 /// A poll that came back empty sooner than this did not wait: the next one is held off, so that a server at fault is not hammered.
 const EMPTY_TOO_SOON: Duration = Duration::from_secs(1);
 

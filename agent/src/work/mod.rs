@@ -92,7 +92,8 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let _stopped_on_every_way_out = stop.clone().drop_guard();
     let marks = Marks::open(&options.data_dir).map_err(io("latest event", &options.data_dir))?;
     let client = Client::new(&options.server_url, options.token.clone()).map_err(AgentError::NotWelcome)?;
-    let client = client.remembering(marks);
+    let clock = Clock::following(options.clock);
+    let client = client.remembering(marks).setting(clock.clone());
     let node = NodeBinary::load(&options.muster_node).await.map_err(io("muster-node", &options.muster_node))?;
     let ipxe = IpxeBinaries::load(&options.ipxe_dir).map_err(io("boot loaders", &options.ipxe_dir))?;
     let reports = Reports::open(&options.data_dir).map_err(io("reports", &options.data_dir))?;
@@ -106,7 +107,8 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         blobs: blobs.clone(),
         ipxe,
         trust: trusts,
-        clock: options.clock.clone(),
+        clock: clock.clone(),
+        contact: client.contact(),
         ports: options.ports,
     };
     let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone());
@@ -120,7 +122,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let agent = Arc::new(Agent {
         server: Server { client, epoch: welcome.epoch },
         lease: Duration::from_secs(welcome.lease_s.max(6)),
-        clock: options.clock,
+        clock,
         node,
         boots,
         bmcs: Bmcs::default(),

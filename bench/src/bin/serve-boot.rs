@@ -9,6 +9,7 @@ use muster_agent::blobs::BlobCache;
 use muster_agent::boot::arm::ArmedBoots;
 use muster_agent::boot::loaders::IpxeBinaries;
 use muster_agent::boot::{BootOptions, BootPorts, BootServices, Health, ListenerState};
+use muster_agent::contact::Contact;
 use muster_core::clock::Clock;
 use muster_core::wire::agent::SiteConfig;
 use tokio::sync::{mpsc, watch};
@@ -40,7 +41,8 @@ async fn serve(data_dir: PathBuf, blobs: BlobCache, ipxe: IpxeBinaries, site: Si
     let (_trust, trust) = watch::channel(None);
     let (_config, config) = watch::channel(Some(site));
     let (queue, mut seen) = mpsc::channel(64);
-    let options = BootOptions { data_dir, blobs, ipxe, trust, clock: Clock::System, ports: BootPorts::default() };
+    let (clock, contact, ports) = (Clock::System, Contact::unneeded(), BootPorts::default());
+    let options = BootOptions { data_dir, blobs, ipxe, trust, clock, contact, ports };
     let services = BootServices::start(options, config, ArmedBoots::new(), queue, CancellationToken::new()).await?;
     let mut health = services.health();
     let all_up = |health: &Health| !health.is_empty() && health.values().all(|state| *state == ListenerState::Up);

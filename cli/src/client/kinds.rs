@@ -129,15 +129,17 @@ pub(super) async fn sites(session: &Session, verb: SiteVerb) -> anyhow::Result<(
             let now = session.clock.now();
             let page = session.client.list_agents(&site).await?;
             session.output.print(&page.items, || Rows {
-                headings: ["NAME", "VERSION", "HEARD"],
+                headings: ["NAME", "VERSION", "HEARD", "CLOCK"],
                 rows: page
                     .items
                     .iter()
                     .map(|agent| {
-                        [agent.name.clone(), agent.version.clone().unwrap_or_default(), age(now, agent.last_seen)]
+                        let version = agent.version.clone().unwrap_or_default();
+                        let clock = agent.clock_offset_ms.map_or_else(String::new, |ms| format!("{:+} s", ms / 1000));
+                        [agent.name.clone(), version, age(now, agent.last_seen), clock]
                     })
                     .collect(),
-                wide_from: 3,
+                wide_from: 4,
             })
         }
         SiteVerb::Enrol { site, agent } => {

@@ -66,10 +66,10 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     muster_server::MIGRATOR.run(&pool).await.context("the schema: run `muster migrate` of this version")?;
     let blobs = args.data_dir.join("blobs");
     tokio::fs::create_dir_all(blobs.join("sha256")).await.with_context(|| format!("make {}", blobs.display()))?;
-    let clock = Clock::System;
+    let clock = Clock::following(Clock::System);
     let master = MasterKey::load(&args.key_file, create_key)?;
     let keys = Keys::load(master, &pool, &clock).await?;
-    Ok(App {
+    let app = App {
         pool,
         clock,
         keys: Arc::new(keys),
@@ -78,7 +78,10 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),
         wake_readers: Arc::new(watch::channel(0).0),
-    })
+    };
+    // Before anything is decided by it.
+    muster_server::tasks::clock::follow(&app).await.context("ask the database for the time")?;
+    Ok(app)
 }
 
 /// Serves both listeners and runs the engine and the tasks, until cancelled.

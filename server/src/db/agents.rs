@@ -24,6 +24,8 @@ pub struct AgentRow {
     pub instance: Option<String>,
     pub version: Option<String>,
     pub last_seen: Option<jiff_sqlx::Timestamp>,
+    /// How far its machine's clock is ahead, in milliseconds.
+    pub clock_offset_ms: Option<i64>,
 }
 
 /// The agent a token belongs to.
@@ -33,7 +35,7 @@ pub struct AgentRow {
 pub async fn find_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result<Option<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1"#,
         token_hash,
     )
@@ -48,7 +50,7 @@ pub async fn find_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms
            FROM agents a JOIN objects s ON s.id = a.site_id ORDER BY a.name LIMIT 1000"#,
     )
     .fetch_all(conn)
@@ -148,6 +150,27 @@ pub async fn seen(conn: &mut PgConnection, agent: AgentId, now: Timestamp) -> Re
     Ok(())
 }
 
+/// Notes how far an agent's clock is ahead; whether it was noted, which it is not where somebody else noted something since `before` was read.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_clock_offset(
+    conn: &mut PgConnection,
+    agent: AgentId,
+    before: Option<i64>,
+    offset_ms: i64,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE agents SET clock_offset_ms = $3 WHERE id = $1 AND clock_offset_ms IS NOT DISTINCT FROM $2",
+        agent as AgentId,
+        before,
+        offset_ms,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 /// Who acts for a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
@@ -162,9 +185,10 @@ pub enum Hold {
 /// The times that decide about a site's lease.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTimes {
-    /// How long it is kept from now on.
+    pub now: Timestamp,
+    /// How long it is kept by what its agent is known to have heard.
     pub until: Timestamp,
-    /// One that ends after this need not be written again yet.
+    /// One of its own that ends after this need not be written again yet.
     pub fresh: Timestamp,
     /// One that ended before this may be taken.
     pub over: Timestamp,
@@ -190,13 +214,15 @@ pub async fn hold_site(
     if holder == Some(agent) && ends > times.fresh {
         return Ok(Hold::Held);
     }
-    if holder.is_some_and(|holder| holder != agent) && ends >= times.over {
+    // One that does not hear does not take what it could not hold.
+    if holder != Some(agent) && (times.until <= times.now || (holder.is_some() && ends >= times.over)) {
         return Ok(Hold::Others);
     }
     // Written only if it is still as it was read: two that want it at once do not both get it.
     let done = sqlx::query!(
         "INSERT INTO site_leases AS l (site_id, agent_id, until) VALUES ($1, $2, $3)
-         ON CONFLICT (site_id) DO UPDATE SET agent_id = $2, until = $3 WHERE l.agent_id = $4",
+         ON CONFLICT (site_id) DO UPDATE SET agent_id = $2, until = CASE WHEN l.agent_id = $2 THEN GREATEST(l.until, $3) ELSE $3 END
+         WHERE l.agent_id = $4",
         site as ObjectId,
         agent as AgentId,
         times.until.to_sqlx() as _,

@@ -1,9 +1,19 @@
 //! What monitoring asks of all nodes at once.
 
 use ipnet::IpNet;
+use jiff::Timestamp;
 use sqlx::PgConnection;
 
 use crate::error::Error;
+
+/// The time of the machine that the database runs on.
+///
+/// # Errors
+/// When the database fails.
+pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
+    let row = sqlx::query!(r#"SELECT clock_timestamp() AS "now!: jiff_sqlx::Timestamp""#).fetch_one(conn).await?;
+    Ok(row.now.to_jiff())
+}
 
 /// Nodes by state, for metrics and the fleet's page.
 ///

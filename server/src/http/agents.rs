@@ -58,7 +58,9 @@ async fn enrol_agent(
         let id = db::agents::insert(conn, site.id, request.name.as_str(), &minted.hash).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
         record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
-        let agent = Agent { id: id.0, name: request.name.to_string(), site: site.name, version: None, last_seen: None };
+        let (version, last_seen, clock_offset_ms) = (None, None, None);
+        let agent =
+            Agent { id: id.0, name: request.name.to_string(), site: site.name, version, last_seen, clock_offset_ms };
         Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
     })
     .await
@@ -111,5 +113,6 @@ fn agent(row: AgentRow) -> Agent {
         site: row.site_name,
         version: row.version,
         last_seen: row.last_seen.map(|at| at.to_jiff()),
+        clock_offset_ms: row.clock_offset_ms,
     }
 }

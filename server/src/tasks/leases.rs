@@ -1,7 +1,8 @@
 //! A worker that went silent loses its jobs: they are queued again, and only a newer attempt may commit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
 use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -10,17 +11,55 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::error::Error;
+use crate::http::agent::LEASE_S;
 
 const EVERY: Duration = Duration::from_secs(2);
 
+/// A database that takes longer than this to say that it is there keeps agents from renewing their leases.
+const SLOW: Duration = Duration::from_millis(500);
+
 pub(super) async fn run(app: App, cancel: CancellationToken) {
+    let mut rounds = Rounds::default();
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
-        if let Err(error) = expire(&app).await {
+        if let Err(error) = rounds.next(&app).await {
             tracing::warn!(error = ?error, "leases could not be looked at; tried again shortly");
+        }
+    }
+}
+
+/// Round after round of looking for leases that are over.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    /// Until then the silence of agents says nothing about them.
+    excused_until: Option<Timestamp>,
+}
+
+impl Rounds {
+    /// Puts back what has expired, unless the database was away or slow within the time of a lease: then the agents could not renew, and to give their
+    /// work to others would only begin it anew.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn next(&mut self, app: &App) -> Result<(), Error> {
+        let asked = Instant::now();
+        let answered = async { db::ping(&mut *app.pool.acquire().await?).await }.await;
+        let now = app.clock.now();
+        if answered.is_err() || asked.elapsed() > SLOW {
+            let lease = SignedDuration::from_secs(i64::try_from(LEASE_S).unwrap_or(30));
+            self.excused_until = Some(now + lease);
+            tracing::warn!(
+                took_ms = asked.elapsed().as_millis(),
+                "the database is away or slow: no lease is over because of it"
+            );
+        }
+        answered?;
+        match self.excused_until {
+            Some(until) if now <= until => Ok(()),
+            _ => expire(app).await,
         }
     }
 }

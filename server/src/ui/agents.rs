@@ -3,7 +3,8 @@
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::WRONG;
 
 use super::chips::{self, Chip};
 use super::format::{self, Moment};
@@ -32,6 +33,7 @@ pub(super) struct AgentLine {
     pub site: String,
     pub chip: Chip,
     pub seen: Option<Moment>,
+    pub clock: String,
     pub version: String,
     pub instance: String,
     pub epoch: i64,
@@ -60,8 +62,20 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
         name: row.name,
         site: row.site_name,
         seen: seen.map(|at| format::moment(at, now)),
+        clock: row.clock_offset_ms.map_or_else(|| "unknown".to_owned(), clock),
         version: format::cut(row.version.as_deref().unwrap_or("–"), 40),
         instance: format::cut(row.instance.as_deref().unwrap_or("–"), 60),
         epoch: row.epoch,
+    }
+}
+
+/// How a machine's clock is, in words.
+fn clock(offset_ms: i64) -> String {
+    let offset = SignedDuration::from_millis(offset_ms);
+    let way = if offset.is_negative() { "behind" } else { "ahead" };
+    match offset.abs() {
+        by if by < SignedDuration::from_secs(2) => "right".to_owned(),
+        by if by > WRONG => format!("wrong: {} s {way}", by.as_secs()),
+        by => format!("{} s {way}", by.as_secs()),
     }
 }

@@ -86,7 +86,11 @@ impl World {
 
     /// The same with what is declared changed on its way: path and document.
     pub(crate) async fn declare(nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
-        let server = Server::start().await;
+        Self::on(Server::start().await, nodes, change).await
+    }
+
+    /// The same on a server that is there already.
+    pub(crate) async fn on(server: Server, nodes: u8, change: impl Fn(&str, Value) -> Value) -> Self {
         let admin = server.admin().await;
         for (path, body) in documents(nodes) {
             admin.put(&path, &change(&path, body)).await.expect(201);
@@ -165,14 +169,25 @@ impl World {
         self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 
-    /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
-    pub(crate) async fn real_client(&self, data_dir: &std::path::Path) -> muster_agent::work::client::Server {
+    /// The agents' listener on a socket.
+    pub(crate) async fn listen(&self) -> std::net::SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
         let router = http::agent::router(self.server.app.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let client = Client::new(&url, Secret::new(self.token.clone())).unwrap();
-        let client = client.remembering(Marks::open(data_dir).unwrap());
+        address
+    }
+
+    /// The real agent's client, at the real listener on a socket, with what it keeps on disk there.
+    pub(crate) async fn real_client(&self, data_dir: &std::path::Path) -> muster_agent::work::client::Server {
+        let mut server = self.client_at(self.listen().await);
+        server.client = server.client.remembering(Marks::open(data_dir).unwrap());
+        server
+    }
+
+    /// The real client of the same agent process, at an address that leads to the listener.
+    pub(crate) fn client_at(&self, address: std::net::SocketAddr) -> muster_agent::work::client::Server {
+        let client = Client::new(&format!("http://{address}"), Secret::new(self.token.clone())).unwrap();
         muster_agent::work::client::Server { client, epoch: self.agent.epoch }
     }
 

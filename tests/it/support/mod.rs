@@ -3,3 +3,4 @@
 pub(crate) mod fleet;
 pub(crate) mod postgres;
 pub(crate) mod server;
+pub(crate) mod wire;

@@ -3,6 +3,7 @@
 
 mod log; // The system event log
 mod said; // What ipmitool's words mean
+mod sensors; // What its sensors read
 mod tool; // Runs ipmitool
 
 use std::sync::Arc;
@@ -97,9 +98,13 @@ impl Ipmi {
         Ok(log::entries(&listed, max))
     }
 
-    /// Not read: before it reads any sensor, ipmitool erases and rebuilds a sensor repository that looks empty to it.
+    /// Asked first whether there are any: before it reads a sensor, ipmitool erases and rebuilds a repository that has no record.
     pub(super) async fn sensors(&self) -> Result<Vec<Sensor>, BmcError> {
-        Err(BmcError::Unsupported { what: "its sensors cannot be read by IPMI without changing it".into() })
+        let info = self.run(&["sdr", "info"]).await?;
+        if sensors::records(&info).is_none_or(|records| records == 0) {
+            return Err(BmcError::Unsupported { what: "it lists no sensors".into() });
+        }
+        Ok(sensors::readings(&self.inner.tool.run(&["-c", "sdr", "list", "full"], Words::Few).await?))
     }
 
     /// By DCMI 1.5, section 6.6.1.

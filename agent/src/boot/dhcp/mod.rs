@@ -4,6 +4,7 @@ pub mod client; // What kind of boot client asks
 pub mod decide; // The answer, as a pure function
 pub mod leases; // Who holds which address
 pub mod wire; // Messages as bytes
+pub mod yielding; // Answers after the others
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use self::wire::{Kind, Message, Op, code};
 use crate::boot::Shared;
 use crate::boot::links::{ListenError, interface_of, udp_on};
 use crate::boot::lookout::Identity;
+use crate::contact::Tenure;
 
 /// One DHCP listener: an interface, with what the subnets on it need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,9 +102,14 @@ fn consider(here: &Here, request: &Message, via: Via) -> Option<Reply> {
     let shared = here.shared;
     let site = shared.site.borrow().clone();
     let segment = site.segment_for(request.mac, request.giaddr, &here.link.addresses)?;
-    let armed = shared.armed.find(request.mac).map(|image| image.address);
-    let question = Question { segment, http_port: shared.ports.http, armed, request, via, now: Instant::now() };
-    let reply = decide(&question, &mut shared.leases());
+    let armed = shared.armed_for(request.mac).map(|image| image.address);
+    let now = Instant::now();
+    let question = Question { segment, http_port: shared.ports.http, armed, request, via, now };
+    let reply = decide(&question, &mut shared.leases()).and_then(|reply| {
+        // What is armed here was allowed to this agent and no other; nobody else's answer is waited for.
+        let at_once = armed.is_some() || shared.tenure() == Tenure::Sure;
+        if at_once { Some(reply) } else { shared.yielding().hold_back(request, reply, now) }
+    });
     note_client(shared, request, reply.as_ref());
     if segment.subnet.mode == DhcpMode::Authoritative {
         note_other_server(here, request);
@@ -131,6 +138,7 @@ fn note_other_server(here: &Here, request: &Message) {
     if let (Some(Kind::Request), Some(server)) = (request.kind(), chosen)
         && !here.link.addresses.contains(&server)
     {
+        here.shared.yielding().saw_another(request.mac, Instant::now());
         note_rogue(here, request, server, "was chosen by this machine");
     }
 }

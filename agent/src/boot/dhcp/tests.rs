@@ -75,6 +75,7 @@ struct Trial {
 }
 
 use super::leases::Leases;
+use super::yielding::Yielding;
 
 impl Trial {
     fn new(mode: DhcpMode) -> Self {
@@ -327,4 +328,47 @@ proptest! {
             }
         }
     }
+}
+
+/// The answers of an agent that is cut off, at these seconds.
+fn late(yielding: &mut Yielding, start: Instant, request: &Message, seconds: &[u64]) -> Vec<u64> {
+    let mut trial = Trial::new(DhcpMode::Authoritative);
+    let mut answered = Vec::new();
+    for second in seconds {
+        let reply = trial.ask(request).unwrap();
+        let kept = yielding.hold_back(request, reply, start + Duration::from_secs(*second));
+        answered.extend(kept.map(|_| *second));
+    }
+    answered
+}
+
+#[test]
+fn cut_off_it_answers_whom_nobody_else_answered() {
+    let (mut yielding, start) = (Yielding::default(), Instant::now());
+    assert_eq!(late(&mut yielding, start, &message(Kind::Discover, KNOWN, UEFI), &[0, 1, 4]), [4]);
+    let (wish, agent) = (FIXED.octets(), AGENT.octets());
+    let selecting = message(Kind::Request, KNOWN, &[(code::REQUESTED_ADDRESS, &wish), (code::SERVER_ID, &agent)]);
+    assert_eq!(late(&mut yielding, start, &selecting, &[5]), [5], "it took what we offered");
+    let stranger = message(Kind::Discover, STRANGER, &[]);
+    assert_eq!(late(&mut yielding, start, &stranger, &[0, 3, 100, 101, 104]), [3, 104], "a later boot waits anew");
+    let renewing = Message { ciaddr: FIXED, ..message(Kind::Request, KNOWN, &[]) };
+    assert_eq!(late(&mut yielding, start, &renewing, &[200]), [200], "one that has its address keeps it");
+    // Nobody loses an address by the word of one that may know old reservations.
+    let elsewhere = message(Kind::Request, KNOWN, &[(code::REQUESTED_ADDRESS, &[10, 77, 0, 99])]);
+    assert_eq!(late(&mut yielding, start, &elsewhere, &[300, 303, 310]), [0; 0]);
+}
+
+#[test]
+fn cut_off_it_is_silent_where_machines_choose_another() {
+    let (mut yielding, start) = (Yielding::default(), Instant::now());
+    let discover = message(Kind::Discover, KNOWN, UEFI);
+    yielding.saw_another(STRANGER, start);
+    assert_eq!(late(&mut yielding, start, &discover, &[0, 4, 12, 299]), [0; 0]);
+    assert_eq!(late(&mut yielding, start, &discover, &[301, 304]), [304], "and answers when that one is gone too");
+    // The agent that took over has our address: what it offered was taken, and not what we did.
+    let (wish, agent) = (FIXED.octets(), AGENT.octets());
+    let selecting = [(code::REQUESTED_ADDRESS, wish.as_slice()), (code::SERVER_ID, agent.as_slice())];
+    let selecting = Message { xid: 8, ..message(Kind::Request, KNOWN, &selecting) };
+    assert_eq!(late(&mut yielding, start, &selecting, &[305]), [0; 0]);
+    assert_eq!(late(&mut yielding, start, &discover, &[306, 310, 600]), [0; 0]);
 }

@@ -112,11 +112,12 @@ fn script_for(door: &Door, from: Ipv4Addr, mac: Mac, asking: Asking) -> String {
     let shared = &door.shared;
     let local = script::local(Platform::parse(&asking.platform)).to_owned();
     let who = Identity { uuid: asking.uuid, serial: asking.serial };
-    let (text, detail) = match shared.armed.find(mac) {
+    let (text, detail) = match shared.armed_for(mac) {
+        None => (local, "local boot: nothing is armed".to_owned()),
         Some(image) if !shared.may_act_for(image.address, from) => {
             (local, format!("local boot: asked from {from}, while the armed machine is to be at {}", image.address))
         }
-        _ => match shared.armed.take_script(mac, from) {
+        Some(_) => match shared.armed.take_script(mac, from) {
             ScriptTurn::NotArmed => (local, "local boot: nothing is armed".to_owned()),
             ScriptTurn::Spent => (local, format!("local boot: a second fetch, by {from}, fails the armed boot")),
             ScriptTurn::Armed { image, nonce } => {

@@ -106,6 +106,33 @@ async fn reports_that_are_not_reports_are_refused() {
     assert_eq!(deep.status(), StatusCode::BAD_REQUEST);
 }
 
+/// At whatever point it was when its operation was cancelled: before its script, with its script, and when another boot is armed for it by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_starts_after_its_boot_was_cancelled_boots_from_its_disk() {
+    let bench = Bench::start().await;
+    let asked = format!("mac={MAC}&platform=efi");
+    for fetched in [false, true] {
+        let handle = bench.armed.arm(NodeId::new(), &armed_spec()).unwrap();
+        if fetched {
+            assert!(script(&bench, &asked).await.contains(NONCE));
+        }
+        drop(handle);
+        let late = script(&bench, &asked).await;
+        assert!(!late.contains("kernel") && !late.contains(NONCE), "{late}");
+        assert_eq!(post_report(&bench, &report()).await, StatusCode::NOT_FOUND, "its nonce opens nothing");
+    }
+    let mut next = armed_spec();
+    next.nonce = "9".repeat(32);
+    let handle = bench.armed.arm(NodeId::new(), &next).unwrap();
+    assert_eq!(post_report(&bench, &report()).await, StatusCode::NOT_FOUND, "nor that of the boot after it");
+    assert!(script(&bench, &asked).await.contains(&next.nonce));
+    assert_eq!(
+        post_report(&bench, &LiveReport { nonce: next.nonce.clone(), ..report() }).await,
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(handle.report().await.unwrap().nonce, next.nonce);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn blobs_are_whole_or_in_part_and_paths_lead_nowhere() {
     let bench = Bench::start().await;
@@ -126,6 +153,8 @@ async fn blobs_are_whole_or_in_part_and_paths_lead_nowhere() {
     assert_eq!(changed.text().await.unwrap(), "0123456789");
     let head = client().head(&url).send().await.unwrap();
     assert_eq!(head.headers()["content-length"], "10");
+    crate::blobs::tests::damage(&bench.blobs.path(digest), b"0123456780");
+    assert_eq!(client().get(&url).send().await.unwrap().status(), StatusCode::NOT_FOUND, "never what it is not");
     for path in ["blob/sha256/..%2f..%2fsite.json", "blob/sha256/%2e%2e", "loader/..%2fx", "../../etc/passwd"] {
         assert_eq!(get(&bench, path).await.status(), StatusCode::NOT_FOUND, "{path}");
     }

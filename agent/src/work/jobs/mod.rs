@@ -32,7 +32,12 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::PowerOff { power, login, permit } => power_off::run(context, power, login.as_ref(), *permit).await,
         JobSpec::WriteImage { login, plan } => {
             supply::hold_blob(context, plan.digest).await?;
-            follow(context, login, Work::WriteImage(plan.clone())).await
+            let written = follow(context, login, Work::WriteImage(plan.clone())).await;
+            // Damaged on its way, or here: the next attempt begins with a look.
+            if written.as_ref().is_err_and(|failure| failure.code == "digest_mismatch") {
+                context.agent.blobs.doubt(plan.digest);
+            }
+            written
         }
         JobSpec::BootDisk { power, login, live, permit } => {
             boot_disk::run(context, power, login, live.as_ref(), *permit).await

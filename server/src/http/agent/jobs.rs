@@ -72,7 +72,7 @@ pub(super) async fn lease(
 async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
-    if agent.fence_alone(&mut tx, request.epoch, app).await? == Standing::StandsBy {
+    if agent.fence_alone(&mut tx, request.epoch, app).await? != Standing::Acts {
         tx.commit().await?;
         return Ok(Vec::new());
     }

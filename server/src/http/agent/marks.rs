@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::HeaderValue;
 use http::request::Parts;
 use muster_core::ids::EventId;
-use muster_core::wire::agent::{HEARD, MARK};
+use muster_core::wire::agent::{HEARD, MARK, SERVED_AT};
 use sqlx::PgConnection;
 
 use crate::app::App;
@@ -58,8 +58,8 @@ impl Mark {
     }
 }
 
-/// Gives each request its mark, and the answer what became of it.
-pub(super) async fn carry(mut request: Request, next: Next) -> Response {
+/// Gives each request its mark, and the answer what became of it and the time.
+pub(super) async fn carry(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mark = Mark::default();
     request.extensions_mut().insert(mark.clone());
     let mut response = next.run(request).await;
@@ -67,5 +67,6 @@ pub(super) async fn carry(mut request: Request, next: Next) -> Response {
     if let Some(value) = event.and_then(|event| HeaderValue::from_str(&event.to_string()).ok()) {
         response.headers_mut().insert(MARK, value);
     }
+    response.headers_mut().insert(SERVED_AT, app.clock.now().as_millisecond().into());
     response
 }

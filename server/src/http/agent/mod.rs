@@ -2,6 +2,7 @@
 //! carries its epoch, and an older one is refused.
 
 mod blobs; // Blobs by digest
+mod clocks; // What the clock of an agent's machine says
 mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // What an agent is to remember, and what it remembers
@@ -18,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{AgentId, ObjectId};
 use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::{Hello, Welcome};
+use muster_core::wire::agent::{ANSWERED_AT, CLOCK, Hello, SITE_LEASE_S, Welcome};
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -33,11 +34,11 @@ use crate::http::extract::Json;
 /// A job's lease. An agent renews at a third of it.
 pub const LEASE_S: u64 = 30;
 
-/// A site's lease: its agent says something every few seconds while it lives.
-const SITE_LEASE: SignedDuration = SignedDuration::from_secs(45);
+/// A site's lease, from the latest answer that its agent has: one that is heard and not answered lets it lapse.
+const SITE_LEASE: SignedDuration = SignedDuration::from_secs(SITE_LEASE_S as i64);
 
-/// A lease that lasts longer than this was written just now.
-const RENEWED: SignedDuration = SignedDuration::from_secs(30);
+/// A lease is written again when that prolongs it by this.
+const PROLONGED: SignedDuration = SignedDuration::from_secs(10);
 
 /// How long after the end of a lease nobody takes it: the last call to a BMC that its holder began may still be under way.
 const LAST_CALL: SignedDuration = SignedDuration::from_secs(45);
@@ -62,7 +63,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(middleware::from_fn(marks::carry))
+        .layer(middleware::from_fn_with_state(app.clone(), marks::carry))
         .with_state(app)
 }
 
@@ -76,6 +77,8 @@ pub struct Agent {
     /// Of its current process.
     epoch: i64,
     last_seen: Option<Timestamp>,
+    /// The time of the latest answer that it has; `None` of one that does not say.
+    answered_at: Option<Timestamp>,
     /// What the answer asks it to remember.
     mark: Mark,
 }
@@ -86,13 +89,25 @@ impl FromRequestParts<App> for Agent {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Error::Unauthenticated)?;
+        let arrived = app.clock.now();
         let mut conn = app.pool.acquire().await?;
         let row = db::agents::find_by_token(&mut conn, &Digest::of(token.as_bytes()).0).await?;
-        let AgentRow { id, name, site, site_name, epoch, last_seen, .. } = row.ok_or(Error::Unauthenticated)?;
+        let row = row.ok_or(Error::Unauthenticated)?;
         let mark = Mark::of(parts);
-        mark.compare(&mut conn, &name, parts, app).await?;
-        Ok(Self { id, name, site, site_name, epoch, last_seen: last_seen.map(|at| at.to_jiff()), mark })
+        mark.compare(&mut conn, &row.name, parts, app).await?;
+        if let Some(theirs) = time_in(parts, CLOCK) {
+            clocks::compare(&mut conn, &row, theirs, arrived).await?;
+        }
+        let AgentRow { id, name, site, site_name, epoch, last_seen, .. } = row;
+        let last_seen = last_seen.map(|at| at.to_jiff());
+        Ok(Self { id, name, site, site_name, epoch, last_seen, answered_at: time_in(parts, ANSWERED_AT), mark })
     }
+}
+
+/// A header's milliseconds since the epoch; what is none was not said.
+fn time_in(parts: &Parts, name: &str) -> Option<Timestamp> {
+    let ms = parts.headers.get(name)?.to_str().ok()?.parse().ok()?;
+    Timestamp::from_millisecond(ms).ok()
 }
 
 impl Agent {
@@ -118,8 +133,11 @@ impl Agent {
         if self.last_seen.is_none_or(|seen| now.duration_since(seen) >= SEEN_EVERY) {
             db::agents::seen(conn, self.id, now).await?;
         }
-        let times = LeaseTimes { until: now + SITE_LEASE, fresh: now + RENEWED, over: now - LAST_CALL };
+        // It cannot have an answer of the future; only one of a server whose clock was put back says so.
+        let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
+        let times = LeaseTimes { now, until, fresh: until - PROLONGED, over: now - LAST_CALL };
         let former = match db::agents::hold_site(conn, self.site, self.id, times).await? {
+            Hold::Held if until <= now => return Ok(Standing::Unheard),
             Hold::Held => return Ok(Standing::Acts),
             Hold::Others => return Ok(Standing::StandsBy),
             Hold::TakenFrom(former) => former,
@@ -147,6 +165,8 @@ impl Agent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Acts,
+    /// It acts, and does not hear: its lease runs out, and what it would be given would be lost on the way.
+    Unheard,
     /// Another agent of the site acts: this one gets no jobs, and answers nothing on the wire.
     StandsBy,
 }

@@ -3,6 +3,7 @@
 //! files, however the process ended.
 
 pub(crate) mod cluster; // Two servers, one a copy of the other
+pub(crate) mod full; // A server on a small disk
 
 use std::fs::File;
 use std::io::Read as _;
@@ -123,6 +124,11 @@ fn start() -> Running {
 
 /// Starts the server of a directory, under its keeper, and waits until it answers for a database.
 fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
+    run_under(&[], dir, settings, database)
+}
+
+/// The same, with everything of it started by another program.
+fn run_under(by: &[&str], dir: &Path, settings: &[&str], database: &str) -> Running {
     own(dir);
     let log = File::create(dir.join("postgres.log")).unwrap();
     let data = dir.join("data");
@@ -134,8 +140,10 @@ fn run(dir: &Path, settings: &[&str], database: &str) -> Running {
     for setting in settings {
         server.extend(["-c".to_owned(), (*setting).to_owned()]);
     }
-    let keeper = Command::new("sh")
-        .args(["-c", KEEPER, "keeper"])
+    let mut keeper = by.to_vec();
+    keeper.extend(["sh", "-c", KEEPER, "keeper"]);
+    let keeper = Command::new(keeper[0])
+        .args(&keeper[1..])
         .arg(dir)
         .args(server)
         .stdin(Stdio::piped())

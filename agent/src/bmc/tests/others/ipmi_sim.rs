@@ -18,6 +18,12 @@ const LOG: &str = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x
     sel_add 0x20 2 0 0 0 0x60 0x20 0 4 0x08 0x51 0x6f 0x03 0xff 0xff\nsel_add 0x20 2 0 0 0 0 0x20 0 4 0x01 0x30 0x01 0x59 0x50 0x50\n\
     sel_add 0x20 2 0 0 0 0 0x20 0 4 0x0c 0x10 0x6f 0x01 0xff 0xff\n";
 
+/// Full sensor records (IPMI 2.0, section 43.1): `Inlet Temp` in degrees, one to one, and `Fan 1` in hundreds of turns.
+const RECORDS: [&str; 2] = [
+    "0x0 0x0 0x51 0x1 0x35 0x20 0x0 0x1 0x23 0x1 0x7f 0x68 0x1 0x1 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x1 0x0 0x0 0x1 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0xff 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0xca 0x49 0x6e 0x6c 0x65 0x74 0x20 0x54 0x65 0x6d 0x70",
+    "0x0 0x0 0x51 0x1 0x30 0x20 0x0 0x2 0x1d 0x1 0x7f 0x68 0x4 0x1 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x12 0x0 0x0 0x64 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0xff 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0xc5 0x46 0x61 0x6e 0x20 0x31",
+];
+
 /// A simulator and its machine.
 struct Sim {
     folder: tempfile::TempDir,
@@ -27,6 +33,24 @@ struct Sim {
 
 impl Sim {
     async fn start() -> Option<Self> {
+        Self::with("").await
+    }
+
+    /// With two sensors that read 24 and 5.
+    async fn with_sensors() -> Option<Self> {
+        let mut sensors = String::new();
+        for (number, (record, value)) in (1..).zip(RECORDS.into_iter().zip(["0x18", "0x05"])) {
+            let none = ["0".repeat(15).as_str(); 4].join(" ");
+            let kind = if number == 1 { "0x01" } else { "0x04" };
+            sensors += &format!(
+                "sensor_add 0x20 0 {number} {kind} 0x01\nmain_sdr_add 0x20 {record}\nsensor_set_value 0x20 0 {number} {value} 0\n"
+            );
+            sensors += &format!("sensor_set_event_support 0x20 0 {number} enable scanning per-state {none}\n");
+        }
+        Self::with(&sensors).await
+    }
+
+    async fn with(sensors: &str) -> Option<Self> {
         if !have(&[Path::new(PROGRAM), Path::new("/usr/bin/ipmitool")]) {
             return None;
         }
@@ -34,7 +58,8 @@ impl Sim {
         let here = folder.path().display();
         let port = free_udp_port();
         std::fs::copy(beside("chassis"), folder.path().join("chassis")).unwrap();
-        for (file, text) in [("power", "0"), ("boot", "none"), ("log", ""), ("emu", LOG)] {
+        let emulated = format!("{LOG}{sensors}");
+        for (file, text) in [("power", "0"), ("boot", "none"), ("log", ""), ("emu", &emulated)] {
             std::fs::write(folder.path().join(file), text).unwrap();
         }
         let lan = format!(
@@ -95,7 +120,7 @@ async fn powers_a_machine_and_sets_its_boot() {
 }
 
 #[tokio::test]
-async fn its_event_log_is_read_and_its_sensors_are_left_alone() {
+async fn its_event_log_is_read_and_a_repository_without_sensors_is_left_alone() {
     let Some(sim) = Sim::start().await else { return };
     let log = sim.bmc().event_log(2).await.unwrap();
     let messages: Vec<&str> = log.iter().map(|entry| entry.message.as_str()).collect();
@@ -104,7 +129,20 @@ async fn its_event_log_is_read_and_its_sensors_are_left_alone() {
         ["Temperature #0x30, Upper Critical going high, Asserted", "Memory #0x10, Uncorrectable ECC, Asserted"]
     );
     assert_eq!(log[0].at, None, "before its clock was set");
-    assert!(matches!(sim.bmc().sensors().await, Err(BmcError::Unsupported { .. })));
+    let sensors = sim.bmc().sensors().await.unwrap_err();
+    assert!(matches!(&sensors, BmcError::Unsupported { what } if what == "it lists no sensors"), "{sensors}");
+}
+
+#[tokio::test]
+async fn its_sensors_are_read() {
+    let Some(sim) = Sim::with_sensors().await else { return };
+    let told = sim.bmc().sensors().await.unwrap();
+    let told: Vec<_> = told
+        .iter()
+        .map(|sensor| (sensor.name.as_str(), sensor.reading, sensor.unit.as_str(), sensor.health.as_deref()))
+        .collect();
+    assert_eq!(told, [("Inlet Temp", 24.0, "Cel", Some("OK")), ("Fan 1", 500.0, "RPM", Some("OK"))]);
+    assert!(matches!(sim.bmc().power_watts().await, Err(BmcError::Unsupported { .. })), "unknown is not zero");
 }
 
 #[tokio::test]

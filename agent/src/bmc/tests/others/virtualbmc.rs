@@ -43,6 +43,7 @@ async fn powers_a_machine_and_sets_its_boot_while_it_is_off() {
     let log = bmc.event_log(10).await.unwrap_err();
     assert!(matches!(&log, BmcError::Unsupported { what } if what.contains("Invalid command")), "{log}");
     assert!(matches!(bmc.power_watts().await, Err(BmcError::Unsupported { .. })));
+    assert!(matches!(bmc.sensors().await, Err(BmcError::Unsupported { .. })));
 }
 
 #[tokio::test]

@@ -1,0 +1,62 @@
+//! What the clock of an agent's machine says. Nothing is decided by it: leases, permits and due work go by the server's. It is told, because logs
+//! and TLS certificates on that machine go by it.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::WRONG;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::agents::AgentRow;
+use crate::db::events::NewEvent;
+use crate::error::Error;
+
+/// Changes below this are the network's.
+const NEWS_MS: u64 = 1000;
+
+/// Notes how far an agent's clock is ahead, and tells when it becomes wrong or right.
+pub(super) async fn compare(
+    conn: &mut PgConnection,
+    row: &AgentRow,
+    theirs: Timestamp,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let offset = theirs.duration_since(now);
+    let offset_ms = i64::try_from(offset.as_millis()).unwrap_or(i64::MAX);
+    let before = row.clock_offset_ms;
+    if before.is_some_and(|before| before.abs_diff(offset_ms) < NEWS_MS) {
+        return Ok(());
+    }
+    let mut tx = sqlx::Connection::begin(conn).await?;
+    let noted = db::agents::set_clock_offset(&mut tx, row.id, before, offset_ms).await?;
+    let was_wrong = before.is_some_and(|before| is_wrong(SignedDuration::from_millis(before)));
+    if noted && was_wrong != is_wrong(offset) {
+        let (kind, said) = match is_wrong(offset) {
+            true => ("agent.clock_wrong", format!("is {}; set it by NTP", describe(offset))),
+            false => ("agent.clock_right", "is right again".to_owned()),
+        };
+        let event = NewEvent {
+            at: now,
+            actor: format!("agent:{}", row.name),
+            kind,
+            node: None,
+            object: Some(row.site),
+            operation: None,
+            request_id: None,
+            summary: format!("the clock of the machine of agent {} {said}", row.name),
+            detail: json!({ "agent": row.id, "offset_ms": offset_ms }),
+        };
+        db::events::insert(&mut tx, event).await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+fn is_wrong(offset: SignedDuration) -> bool {
+    offset.abs() > WRONG
+}
+
+/// `3600 s ahead`.
+fn describe(offset: SignedDuration) -> String {
+    let way = if offset.is_negative() { "behind" } else { "ahead" };
+    format!("{} s {way}", offset.abs().as_secs())
+}
