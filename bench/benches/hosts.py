@@ -104,15 +104,15 @@ class Hosts:
         words = ["ip", "netns", "exec", self.control, *[str(word) for word in argv]]
         return subprocess.run(words, env=env, capture_output=True, text=True, **options)
 
-    def each(self, script):
-        """Runs a script on every host beside its sshd, as nobody measured would."""
+    def each(self, script, count=None):
+        """Runs a script on every host, or the first `count`, beside its sshd, as nobody measured would."""
         running = []
-        for process in self.processes:
+        for process in self.processes[:count]:
             inner = subprocess.run(["pgrep", "-P", str(process.child.pid)], capture_output=True, text=True).stdout.split()
             argv = ["nsenter", "-t", inner[0], "-m", "-p", "-n", "--root", "--wd", "sh", "-c", script]
             running.append(subprocess.Popen(argv))
         if any(child.wait(60) for child in running):
-            raise SystemExit("a host could not be reset")
+            raise SystemExit("a host is not as it must be")
 
     def cpu_s(self):
         """CPU seconds of all hosts so far; what their sessions' ended children took is in their parents."""
