@@ -51,10 +51,11 @@ e2e: stack
 fuzz: deps
 	fuzz/run $(or $(SECONDS_EACH),20) $(FUZZ)
 
-# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone.
+# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone;
+# `BENCH=ironic`, which brings a database with it, runs only so.
 bench: deps
-	$(AS_ROOT) bench/peers
-	cargo build --locked --release -p muster-bench
+	$(AS_ROOT) bench/peers $(BENCH)
+	cargo build --locked --release -p muster-bench -p muster
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
 test: lint unit e2e
