@@ -52,17 +52,19 @@ e2e: stack
 	npm ci --prefix tests/browser --no-audit --no-fund --silent
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-e2e --port 0 --browser tests/browser --once --kills --adopt
 
-# Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works.
+# Every parser of what strangers send, for a bounded time each, from kept inputs: fuzz/run says how it works. Its programs are compiled anew for it:
+# five minutes of two cores, once.
 fuzz: deps
-	fuzz/run $(or $(SECONDS_EACH),20) $(FUZZ)
+	fuzz/run $(or $(SECONDS_EACH),12) $(FUZZ)
 
-# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone.
+# Against the programs that people use today, which are installed first; docs/benchmarks.md is written anew. `BENCH=dhcp` runs one alone;
+# `BENCH=ironic`, which brings a database with it, runs only so.
 bench: deps
-	$(AS_ROOT) bench/peers
-	cargo build --locked --release -p muster-bench
+	$(AS_ROOT) bench/peers $(BENCH)
+	cargo build --locked --release -p muster-bench -p muster
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
-test: lint unit e2e
+test: lint unit fuzz e2e
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .fleet

@@ -16,8 +16,9 @@ use crate::job::JobContext;
 
 /// Output kept of one program and stream, in bytes; the rest is read and dropped.
 pub const OUTPUT_MAX: usize = 4 << 20;
-/// How often a running program is looked at.
-const POLL: Duration = Duration::from_millis(20);
+/// How soon a running program is looked at again: most take milliseconds, the others minutes.
+const FIRST_POLL: Duration = Duration::from_millis(1);
+const LAST_POLL: Duration = Duration::from_millis(20);
 /// After a program ended, its daemons may hold its pipes open: they are not waited for longer than this.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -91,6 +92,7 @@ pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
         // A program that does not read its input must not block us; one that went away says so by its status.
         std::thread::spawn(move || pipe.write_all(&bytes));
     }
+    let mut poll = FIRST_POLL;
     let limit = call.timeout.map_or(cx.remaining(), |own| own.min(cx.remaining()));
     let status = loop {
         match child.try_wait() {
@@ -106,7 +108,8 @@ pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
             end_group(&mut child);
             return Err(ToolError::TimedOut { program, after: limit, stdout: out.finish().0, stderr: err.finish().0 });
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(poll);
+        poll = (poll * 2).min(LAST_POLL);
     };
     let ((stdout, cut_out), (stderr, cut_err)) = (out.finish(), err.finish());
     Ok(Finished { status, stdout, stderr, truncated: cut_out || cut_err, took: started.elapsed() })

@@ -21,10 +21,14 @@ use muster_core::wire::agent::Login;
 use russh::client::{self, Handle};
 use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Certificate, PrivateKey, PublicKey};
+use tokio::net::TcpStream;
 
 /// With three unanswered keepalives allowed, a node that fell silent is noticed after 40 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVES_UNANSWERED: usize = 3;
+/// A machine that is up takes a TCP connection at once, however loaded it is. One that is still booting is asked anew, rather than by the kernel's own
+/// repetitions, which come ever more rarely.
+const TAKEN_WITHIN: Duration = Duration::from_secs(3);
 
 /// What can go wrong between us and a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,13 +104,23 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
     let pin = Pin { accepted: Accepted::Key(Box::new(recorded.clone())), shown: Arc::clone(&shown) };
     let config = Arc::new(config(&recorded, keepalive));
     let refused = |error: russh::Error| refusal(address, &recorded, shown.get(), &error);
-    let mut handle = client::connect(config, address, pin).await.map_err(refused)?;
+    let stream = open(address).await?;
+    let mut handle = client::connect_stream(config, stream, pin).await.map_err(refused)?;
     let answer = handle.authenticate_openssh_cert("root", Arc::new(key), certificate).await;
     match answer {
         Ok(answer) if answer.success() => Ok(Session { handle }),
         Ok(_) => Err(SshError::AuthRefused(address)),
         Err(error) => Err(SshError::Lost(error.to_string())),
     }
+}
+
+async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
+    let unreachable = |why: String| SshError::Unreachable { address, why };
+    let opened = tokio::time::timeout(TAKEN_WITHIN, TcpStream::connect(address)).await;
+    let silent = |_| unreachable(format!("no answer within {} s", TAKEN_WITHIN.as_secs()));
+    let stream = opened.map_err(silent)?.map_err(|error| unreachable(error.to_string()))?;
+    stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
+    Ok(stream)
 }
 
 fn user_key(login: &Login) -> Result<(PrivateKey, Certificate), SshError> {
@@ -123,7 +137,6 @@ fn config(recorded: &PublicKey, keepalive: Duration) -> client::Config {
     client::Config {
         keepalive_interval: Some(keepalive),
         keepalive_max: KEEPALIVES_UNANSWERED,
-        nodelay: true,
         preferred: russh::Preferred { key: Cow::Owned(vec![recorded.algorithm()]), ..Default::default() },
         ..Default::default()
     }

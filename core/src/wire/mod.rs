@@ -4,6 +4,7 @@ pub mod adopt; // Taking over a machine that somebody else installed
 pub mod agent; // Between server and agent, over HTTP
 pub mod bmc; // BMCs in orders
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
+pub mod noticed; // How late a restarted system was seen to answer
 
 /// The protocol this build speaks. A server also accepts the one before it.
 pub const PROTOCOL: u32 = 1;

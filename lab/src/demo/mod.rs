@@ -8,6 +8,7 @@ mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
 mod hold; // What must hold while things are broken
 mod oracle; // What the machines' own logs say
+mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
 mod report; // What a person reads at the end
 mod story; // The acts of the main job, in order

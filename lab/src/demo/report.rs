@@ -1,7 +1,10 @@
-//! What a person reads at the end: each node's timeline with the time of each step, the gates, and the job's output.
+//! What a person reads at the end: each node's timeline with the time of each step, the gates, Muster's own share, and the
+//! job's output.
 
 use muster_api::client::Client;
 use muster_core::gates::{GateResult, Limit, Verdict};
+
+use super::overhead::{self, Recorded};
 
 /// Prints the report of a finished run.
 pub(super) async fn print(client: &Client, nodes: &[&str], job: &str) -> anyhow::Result<()> {
@@ -16,6 +19,7 @@ pub(super) async fn print(client: &Client, nodes: &[&str], job: &str) -> anyhow:
             run.results.iter().for_each(print_gate);
         }
     }
+    overhead::print(&Recorded::read(client, nodes).await?.shares());
     println!("\n=== the admitted node, as Slurm saw it\n{job}");
     Ok(())
 }

@@ -12,8 +12,9 @@ use super::lock;
 use super::spool::Spool;
 use crate::failure::{fatal, io, retryable};
 
-/// How often the file is looked at when nothing new is there.
-const POLL: Duration = Duration::from_millis(100);
+/// How soon the file is looked at again when nothing new is there: after what was just written more may come at once, later it is rare.
+const FIRST_POLL: Duration = Duration::from_millis(2);
+const LAST_POLL: Duration = Duration::from_millis(100);
 /// Longest line, in bytes; results with gate evidence are the longest.
 const LINE_MAX: usize = 64 << 20;
 
@@ -35,6 +36,7 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
     reader.seek(SeekFrom::Start(offset)).map_err(io("the job's lines"))?;
     let mut line = Vec::new();
     let mut was_dead = false;
+    let mut poll = FIRST_POLL;
     loop {
         let count = reader.read_until(b'\n', &mut line).map_err(io("the job's lines"))?;
         if line.ends_with(b"\n") {
@@ -43,6 +45,7 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
                 return Ok(());
             }
             line.clear();
+            poll = FIRST_POLL;
             continue;
         }
         if count > 0 && line.len() < LINE_MAX {
@@ -60,7 +63,8 @@ pub fn attach(job: JobId, offset: u64, mut out: impl Write) -> Result<(), Failur
         }
         was_dead = !matches!(lock::alive(), Ok(Some(alive)) if alive == job);
         if !was_dead {
-            std::thread::sleep(POLL);
+            std::thread::sleep(poll);
+            poll = (poll * 2).min(LAST_POLL);
         }
     }
 }

@@ -101,7 +101,7 @@ fn await_worker(spool: &Spool, attempt: i32) -> Result<RunReply, Failure> {
         if spool.worker().is_some_and(|worker| worker.attempt == attempt) {
             return Ok(RunReply::Started { job: spool.job, attempt });
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(2));
     }
     Err(retryable("start_failed", format!("the job's process did not come up within {} s", START_TIMEOUT.as_secs())))
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use muster_core::wire::agent::Login;
 use muster_core::wire::node::Failure;
+use muster_core::wire::noticed::Noticed;
+use tokio::time::Instant;
 
 use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
@@ -13,7 +15,7 @@ use crate::work::context::{JobContext, failed, fatal};
 /// One try; a machine that is up answers within a second, a loaded one within a few.
 pub(super) const TRY: Duration = Duration::from_secs(15);
 /// Longest pause between tries: a booted machine is noticed this late at most.
-const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What another host key than the recorded one means at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +29,12 @@ pub(super) enum OtherKey {
 /// Connects, trying until the job's deadline, and says so.
 pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherKey) -> Result<Session, Failure> {
     let mut backoff = Backoff::new(PAUSE);
+    let mut before = None;
     loop {
+        let asked = Instant::now();
         let error = match Session::connect(login, TRY).await {
             Ok(session) => {
+                noticed(context, before);
                 context.voice.moving();
                 return Ok(session);
             }
@@ -40,7 +45,15 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
             return Err(error.into());
         }
         context.voice.waiting_for(format!("waiting for SSH on {} ({error})", context.job.node_name));
+        before = Some(asked);
         backoff.pause().await;
+    }
+}
+
+/// Logs how long a system that now answers may have been up before: since the last try that failed.
+pub(super) fn noticed(context: &JobContext, before: Option<Instant>) {
+    if let Some(before) = before {
+        context.voice.log(Noticed(before.elapsed()).to_string());
     }
 }
 

@@ -9,7 +9,7 @@ use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
 use super::power::{self, By};
-use super::reach::{OtherKey, TRY, boot_id, reach};
+use super::reach::{OtherKey, TRY, boot_id, noticed, reach};
 use crate::bmc::BootOnce;
 use crate::ssh::Session;
 use crate::ssh::command::Command;
@@ -18,8 +18,10 @@ use crate::work::context::JobContext;
 const ACT: &str = "reboot";
 /// A system that was told to reboot and is not back after this hangs on its way down or up: the BMC resets it.
 const HUNG: Duration = Duration::from_mins(15);
-/// Between looks at a system that should be going down.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Between looks at a system that is still going down: each costs it a log-in.
+const GOING_DOWN: Duration = Duration::from_secs(3);
+/// Between looks at one that does not answer.
+const COMING_UP: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
     context: &JobContext,
@@ -69,14 +71,19 @@ async fn other_boot(context: &JobContext, login: &Login, before: &str) -> Result
     /// Services may take systemd's 90 s, twice, to stop.
     const TELL_AGAIN: Duration = Duration::from_mins(4);
     let mut told = Instant::now();
+    let mut before_this = None;
     loop {
+        let asked = Instant::now();
+        let mut pause = COMING_UP;
         if let Ok(session) = Session::connect(login, TRY).await
             && let Ok(now) = boot_id(&session).await
         {
             if now != before {
+                noticed(context, before_this);
                 context.voice.moving();
                 return Ok(now);
             }
+            pause = GOING_DOWN;
             if told.elapsed() > TELL_AGAIN {
                 told = Instant::now();
                 context.voice.log("still in the boot before; telling it again");
@@ -86,6 +93,7 @@ async fn other_boot(context: &JobContext, login: &Login, before: &str) -> Result
         context
             .voice
             .waiting_for(format!("waiting for {} to leave boot {before} and come back", context.job.node_name));
-        tokio::time::sleep(LOOK_EVERY).await;
+        before_this = Some(asked);
+        tokio::time::sleep(pause).await;
     }
 }

@@ -1,0 +1,211 @@
+//! Transfers under way. One is a packet and its answer, thousands of times over: each has a thread of its own, which waits in the kernel and is woken
+//! by nothing but its packet; a task would be woken through a poll, a queue and a timer each time.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use muster_core::wire::agent::Seen;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::transfer::{Event, Step, Transfer};
+use super::wire::{self, Packet, Refusal, Request};
+use crate::boot::Shared;
+use crate::boot::lookout::Identity;
+
+/// Without negotiation (RFC 1350).
+const BLOCK: u16 = 512;
+/// Ethernet's 1500 bytes less the headers: larger blocks would be fragmented, which firmware does not put together.
+const MAX_BLOCK: u16 = 1468;
+/// Blocks in flight (RFC 7440) for the few clients that ask.
+const MAX_WINDOW: u16 = 16;
+/// A client that is silent for so long is sent the same again; a transfer whose listener went ends no later.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+/// Transfers at a time; more are told to come again.
+const MAX_TRANSFERS: usize = 512;
+/// Of a thread, in bytes; what it sends is elsewhere.
+const STACK: usize = 256 << 10;
+
+/// Starts transfers; dropped, it ends them.
+pub(super) struct Sender {
+    address: Ipv4Addr,
+    shared: Arc<Shared>,
+    clients: Arc<Mutex<HashSet<SocketAddr>>>,
+    stop: CancellationToken,
+    _stopper: DropGuard,
+}
+
+impl Sender {
+    pub(super) fn new(address: Ipv4Addr, shared: Arc<Shared>) -> Self {
+        let stop = CancellationToken::new();
+        Self { address, shared, clients: Arc::default(), _stopper: stop.clone().drop_guard(), stop }
+    }
+
+    /// Begins to send a file, unless that is under way: a client that asks again lost our answer, which is sent again anyway.
+    ///
+    /// # Errors
+    /// `Busy` when too much is under way.
+    pub(super) fn start(&self, client: SocketAddr, request: Request, bytes: Bytes) -> Result<(), Refusal> {
+        let place = match Place::take(&self.clients, client) {
+            Taken::Free(place) => place,
+            Taken::UnderWay => return Ok(()),
+            Taken::Full => return Err(Refusal::Busy),
+        };
+        let (address, shared, stop) = (self.address, Arc::clone(&self.shared), self.stop.clone());
+        let thread = std::thread::Builder::new().name("tftp".into()).stack_size(STACK);
+        let started = thread.spawn(move || {
+            if let Err(error) = answer(&shared, address, place.client, &request, &bytes, &stop) {
+                tracing::debug!(%client, %error, "a TFTP transfer ended early");
+            }
+            drop(place);
+        });
+        started.map(drop).map_err(|_| Refusal::Busy)
+    }
+}
+
+/// A client's transfer among those under way, for as long as it lives.
+struct Place {
+    client: SocketAddr,
+    clients: Arc<Mutex<HashSet<SocketAddr>>>,
+}
+
+enum Taken {
+    Free(Place),
+    UnderWay,
+    Full,
+}
+
+impl Place {
+    fn take(clients: &Arc<Mutex<HashSet<SocketAddr>>>, client: SocketAddr) -> Taken {
+        let mut under_way = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        match under_way.len() {
+            _ if under_way.contains(&client) => Taken::UnderWay,
+            MAX_TRANSFERS.. => Taken::Full,
+            _ => {
+                under_way.insert(client);
+                Taken::Free(Self { client, clients: Arc::clone(clients) })
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.client);
+    }
+}
+
+/// Everything to one client goes through a socket of its own, on a port of its own (RFC 1350 §4). Connected to the client, it hears nobody else, and
+/// learns at once when the client has closed.
+fn socket(address: Ipv4Addr, client: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0))?;
+    socket.connect(client)?;
+    Ok(socket)
+}
+
+/// Says no.
+///
+/// # Errors
+/// What the socket said.
+pub(super) fn refuse(address: Ipv4Addr, client: SocketAddr, why: Refusal) -> io::Result<()> {
+    socket(address, client)?.send(&wire::refused(why)).map(drop)
+}
+
+fn answer(
+    shared: &Shared,
+    address: Ipv4Addr,
+    client: SocketAddr,
+    request: &Request,
+    bytes: &[u8],
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let block_size = request.block_size.map(|size| size.min(MAX_BLOCK));
+    let window = request.window.map(|blocks| blocks.min(MAX_WINDOW));
+    let size = bytes.len() as u64;
+    let granted = wire::granted(block_size, window, request.wants_size.then_some(size));
+    let mut transfer = Transfer::new(size, block_size.unwrap_or(BLOCK), window.unwrap_or(1), granted.is_some());
+    let ended = send_all(&socket(address, client)?, &mut transfer, bytes, &granted.unwrap_or_default(), stop);
+    if transfer.all_sent()
+        && let IpAddr::V4(client) = client.ip()
+        && let Some(mac) = shared.mac_at(client)
+    {
+        let what = format!("{} to {client}", request.name.trim_start_matches('/'));
+        shared.lookout.saw(mac, Seen::Tftp, Identity::default(), what);
+    }
+    ended
+}
+
+fn send_all(
+    socket: &UdpSocket,
+    transfer: &mut Transfer,
+    bytes: &[u8],
+    granted: &[u8],
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(RETRY_AFTER))?;
+    let mut packet = Vec::with_capacity(4 + usize::from(MAX_BLOCK));
+    let mut step = transfer.first();
+    // Since the first packet that brought nothing: such do not prolong the wait.
+    let mut idle_since = None;
+    while !stop.is_cancelled() {
+        match step {
+            Step::Send(blocks) => {
+                idle_since = None;
+                for block in blocks {
+                    if block == 0 {
+                        socket.send(granted)?;
+                        continue;
+                    }
+                    let range = transfer.bytes_of(block);
+                    packet.clear();
+                    packet.extend_from_slice(&wire::data_header((block & 0xffff) as u16));
+                    packet.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+                    socket.send(&packet)?;
+                }
+            }
+            Step::Wait => {}
+            Step::Done => return Ok(()),
+            Step::GiveUp => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        step = match hear(socket)? {
+            Heard::Ack(number) => transfer.on(Event::Ack(number)),
+            Heard::Enough => return Ok(()),
+            Heard::Silence => transfer.on(Event::Silence),
+            Heard::Stray => Step::Wait,
+        };
+        if step == Step::Wait && idle_since.get_or_insert_with(Instant::now).elapsed() >= RETRY_AFTER {
+            idle_since = None;
+            step = transfer.on(Event::Silence);
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+/// What came of the client within [`RETRY_AFTER`].
+enum Heard {
+    Ack(u16),
+    /// It wants no more.
+    Enough,
+    Silence,
+    Stray,
+}
+
+fn hear(socket: &UdpSocket) -> io::Result<Heard> {
+    let mut buffer = [0; 600];
+    match socket.recv(&mut buffer) {
+        Ok(length) => Ok(match wire::parse(&buffer[..length]) {
+            Ok(Some(Packet::Ack(number))) => Heard::Ack(number),
+            Ok(Some(Packet::Error)) => Heard::Enough,
+            _ => Heard::Stray,
+        }),
+        Err(error) => match error.kind() {
+            // A socket's timeout (socket(7)).
+            io::ErrorKind::WouldBlock => Ok(Heard::Silence),
+            io::ErrorKind::Interrupted => Ok(Heard::Stray),
+            _ => Err(error),
+        },
+    }
+}

@@ -1,0 +1,288 @@
+//! Muster's own share of a node's time: the stretches of an operation in which neither firmware, kernel, disk, package tool nor gate was at work.
+//!
+//! Computed from what the API keeps of a run. Where a record does not say when the machine itself was ready, the longest time that it may have been is
+//! counted. Not counted, because somebody else works in it: what the machine does between an act and its report; `write_image` and `wipe` once their
+//! permit is redeemed; `converge` once it said its first word; Slurm's steps; a person's hand; the wait for the rack's power. What muster-node takes
+//! to look at hardware and packages (`inventory`, `recheck`) is shown beside the sum.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_api::client::Client;
+use muster_api::events::Event;
+use muster_api::gate_runs::GateRun;
+use muster_api::operations::{Operation, OperationLogLine, Step};
+use muster_core::lifecycle::steps::Step as Kind;
+use muster_core::wire::noticed::Noticed;
+use serde::Deserialize;
+
+/// Pages of one list that are read; a run has a few.
+const PAGES: usize = 50;
+
+/// Where Muster was the one to act, in the order in which an operation meets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum HandOver {
+    /// From the wish to its first order: the engine.
+    Asked,
+    /// From a step's end to the next one's order: the engine.
+    Ended,
+    /// From an order to its beginning: the agent's lease.
+    Ordered,
+    /// From the beginning to the first act on the machine: BMC, SSH, the permit.
+    Begun,
+    /// A step of gates less its gates: SSH, muster-node's start, its result.
+    Gates,
+    /// From the live image's report to the step's end: SSH, the identity.
+    Reported,
+    /// From the last look at which a restarted system did not answer to the one at which it did: at most so long was it up unnoticed.
+    Noticed,
+    /// From the last step's end to the operation's.
+    Closed,
+}
+
+impl HandOver {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Asked,
+        Self::Ended,
+        Self::Ordered,
+        Self::Begun,
+        Self::Gates,
+        Self::Reported,
+        Self::Noticed,
+        Self::Closed,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Ended => "ended",
+            Self::Ordered => "ordered",
+            Self::Begun => "begun",
+            Self::Gates => "gates",
+            Self::Reported => "reported",
+            Self::Noticed => "noticed",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// One operation's share, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) node: String,
+    pub(super) operation: String,
+    /// With the step that begins with it, or ends before it.
+    pub(super) hand_overs: Vec<(HandOver, String, i64)>,
+    /// muster-node's looks, `inventory` and `recheck`: not in the sum.
+    pub(super) looks: i64,
+    /// From the wish to the end.
+    pub(super) took: i64,
+}
+
+impl Share {
+    pub(super) fn of(&self, kind: HandOver) -> i64 {
+        self.hand_overs.iter().filter(|(own, ..)| *own == kind).map(|(.., ms)| ms).sum()
+    }
+
+    pub(super) fn sum(&self) -> i64 {
+        self.hand_overs.iter().map(|(.., ms)| ms).sum()
+    }
+}
+
+/// What the API keeps of a run.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Recorded {
+    /// Of every node, oldest first.
+    operations: Vec<Operation>,
+    events: Vec<Event>,
+    gate_runs: Vec<GateRun>,
+    log: Vec<OperationLogLine>,
+}
+
+impl Recorded {
+    /// Reads all that is kept of these nodes.
+    pub(super) async fn read(client: &Client, nodes: &[&str]) -> anyhow::Result<Self> {
+        let mut run = Self::default();
+        for node in nodes {
+            let mut page = client.list_operations(&[("node", node), ("limit", "200")]).await?;
+            page.items.reverse();
+            run.gate_runs.extend(client.node_gate_runs(node).await?.items);
+            for operation in &page.items {
+                run.log.extend(client.operation_log(operation.id, 0).await?.items);
+            }
+            run.operations.extend(page.items);
+            let mut after = 0;
+            for _ in 0..PAGES {
+                let events = client.events(after, &[("node", node)]).await?;
+                if events.items.is_empty() {
+                    break;
+                }
+                run.events.extend(events.items);
+                after = events.last_seq;
+            }
+        }
+        Ok(run)
+    }
+
+    /// The share of each operation that ended well, oldest first.
+    pub(super) fn shares(&self) -> Vec<Share> {
+        self.operations.iter().filter_map(|operation| self.share(operation)).collect()
+    }
+
+    fn share(&self, operation: &Operation) -> Option<Share> {
+        let ended = operation.finished_at.filter(|_| operation.error.is_none())?;
+        let node = operation.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
+        let mut share = Share { node, operation: operation.kind.clone(), ..Share::default() };
+        share.took = ms(operation.created_at, ended);
+        let mut before = None;
+        for step in &operation.steps {
+            let from = before.unwrap_or_else(|| self.free_to_start(operation, step));
+            let kind = if before.is_some() { HandOver::Ended } else { HandOver::Asked };
+            share.hand_overs.push((kind, step.step.clone(), ms(from, step.created_at)));
+            self.within(step, &mut share);
+            before = step.finished_at;
+        }
+        let last = operation.steps.last()?;
+        share.hand_overs.push((HandOver::Closed, last.step.clone(), ms(before?, ended)));
+        Some(share)
+    }
+
+    /// When the first order could be given. A machine's start may wait for the rack's power, which another node's step leaves when it ends.
+    fn free_to_start(&self, operation: &Operation, step: &Step) -> Timestamp {
+        let waits = step.step.parse::<Kind>().is_ok_and(Kind::powers_on);
+        let others = self.operations.iter().filter(|other| other.target != operation.target);
+        let ends = others.flat_map(|other| &other.steps).filter_map(|step| step.finished_at);
+        let freed = ends.filter(|end| waits && (operation.created_at..=step.created_at).contains(end)).max();
+        freed.unwrap_or(operation.created_at)
+    }
+
+    fn within(&self, step: &Step, share: &mut Share) {
+        let (Some(began), Some(ended)) = (step.started_at, step.finished_at) else { return };
+        let mut add = |kind, ms: i64| share.hand_overs.push((kind, step.step.clone(), ms));
+        // A later round keeps the first one's order: when it was queued again is not kept.
+        if step.round == 1 {
+            add(HandOver::Ordered, ms(step.created_at, began));
+        }
+        if let Some(acted) = self.first_act(step, began) {
+            add(HandOver::Begun, ms(began, acted));
+        }
+        let gated = |run: &&GateRun| step.step.starts_with("gates") && (began..=ended).contains(&run.finished_at);
+        if let Some(run) = self.gate_runs.iter().rfind(gated) {
+            let gates: u64 = run.results.iter().map(|result| result.duration_ms).sum();
+            add(HandOver::Gates, ms(began, ended) - i64::try_from(gates).unwrap_or(i64::MAX));
+        }
+        let reports = self.of(step).filter(|event| event.kind == "boot.report");
+        if let Some(reported) = reports.map(|event| event.at).filter(|at| (began..=ended).contains(at)).last() {
+            add(HandOver::Reported, ms(reported, ended));
+        }
+        let said = self.log.iter().filter(|line| line.job == step.job);
+        if let Some(Noticed(late)) = said.filter_map(|line| line.text.parse().ok()).next_back() {
+            add(HandOver::Noticed, i64::try_from(late.as_millis()).unwrap_or(i64::MAX));
+        }
+        if matches!(step.step.as_str(), "inventory" | "recheck") {
+            share.looks += ms(began, ended);
+        }
+    }
+
+    /// The power act, else the permit to destroy, else, for packages, the first word of the log.
+    fn first_act(&self, step: &Step, began: Timestamp) -> Option<Timestamp> {
+        let first = |kind: &str| {
+            let own = self.events.iter().filter(|event| event.kind == kind);
+            let own = own.filter(|event| event.detail["job"] == serde_json::json!(step.job));
+            own.map(|event| event.at).find(|at| *at >= began)
+        };
+        let said = || {
+            let own = self.log.iter().filter(|line| line.job == step.job && step.step == "converge");
+            own.map(|line| line.at).find(|at| *at >= began)
+        };
+        first("act.started").or_else(|| first("permit.redeemed")).or_else(said)
+    }
+
+    /// The events of a step's node.
+    fn of(&self, step: &Step) -> impl Iterator<Item = &Event> {
+        let operation = self.operations.iter().find(|operation| operation.steps.iter().any(|own| own.job == step.job));
+        let node = operation.and_then(|operation| operation.target.as_ref()).map(|target| target.id);
+        self.events.iter().filter(move |event| event.node.is_some() && event.node == node)
+    }
+}
+
+/// Never less than nothing: the two times may be of two transactions.
+fn ms(from: Timestamp, to: Timestamp) -> i64 {
+    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+}
+
+/// Prints the shares as a table, and where most of each node's time went.
+pub(super) fn print(shares: &[Share]) {
+    println!("\n=== Muster's own share, in seconds (lab/src/demo/overhead.rs says what is counted)");
+    let heads: String = HandOver::ALL.iter().map(|kind| format!("{:>9}", kind.name())).collect();
+    println!("{:<5}{:<10}{heads}{:>9}{:>9}{:>9}", "node", "operation", "sum", "looks", "took");
+    let cell = |ms: i64| format!("{:>9.2}", ms as f64 / 1000.0);
+    let mut largest: BTreeMap<&str, (HandOver, &str, i64)> = BTreeMap::new();
+    for share in shares {
+        let cells: String = HandOver::ALL.iter().map(|kind| cell(share.of(*kind))).collect();
+        let (sum, looks, took) = (cell(share.sum()), cell(share.looks), cell(share.took));
+        println!("{:<5}{:<10}{cells}{sum}{looks}{took}", share.node, share.operation);
+        for (kind, step, ms) in &share.hand_overs {
+            let most = largest.entry(&share.node).or_insert((*kind, step, *ms));
+            if *ms > most.2 {
+                *most = (*kind, step, *ms);
+            }
+        }
+    }
+    for (node, (kind, step, ms)) in largest {
+        println!("{node}: the longest is {} of {step}, {:.2} s", kind.name(), ms as f64 / 1000.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two nodes of a run in which the agent, the server and the database were killed.
+    fn recorded() -> Recorded {
+        serde_json::from_str(include_str!("recorded.json")).unwrap()
+    }
+
+    fn share<'a>(shares: &'a [Share], node: &str, operation: &str) -> &'a Share {
+        shares.iter().find(|share| share.node == node && share.operation == operation).unwrap()
+    }
+
+    #[test]
+    fn every_hand_over_of_a_recorded_claim_is_counted_once() {
+        let shares = recorded().shares();
+        let claim = share(&shares, "n1", "claim");
+        let counted: Vec<(HandOver, i64)> = HandOver::ALL.into_iter().map(|kind| (kind, claim.of(kind))).collect();
+        let expected = [
+            (HandOver::Asked, 13),
+            (HandOver::Ended, 138),
+            (HandOver::Ordered, 170),
+            (HandOver::Begun, 6535),
+            (HandOver::Gates, 6001),
+            (HandOver::Reported, 828),
+            (HandOver::Noticed, 0),
+            (HandOver::Closed, 5),
+        ];
+        assert_eq!(counted, expected);
+        assert_eq!(claim.sum(), counted.iter().map(|(_, ms)| ms).sum::<i64>());
+        assert_eq!(claim.looks, 2747, "the recheck, which is beside the sum");
+    }
+
+    #[test]
+    fn the_wait_for_the_racks_power_is_not_ours() {
+        let shares = recorded().shares();
+        let accept = share(&shares, "n3", "accept");
+        // Asked at 18:21:42.293, ordered at 18:23:16.331, when n1 had been powered off at 18:23:16.313.
+        assert_eq!(accept.of(HandOver::Asked), 18);
+    }
+
+    #[test]
+    fn a_look_that_came_late_is_read_from_the_agents_words() {
+        let mut run = recorded();
+        let claim = run.operations.iter().find(|operation| operation.kind == "claim").unwrap();
+        let reboot = claim.steps.iter().find(|step| step.step == "reboot").unwrap();
+        let text = Noticed(std::time::Duration::from_millis(1400)).to_string();
+        let at = reboot.finished_at.unwrap();
+        run.log.push(OperationLogLine { id: 1, job: reboot.job, step: "reboot".into(), attempt: 1, at, text });
+        assert_eq!(share(&run.shares(), "n1", "claim").of(HandOver::Noticed), 1400);
+    }
+}
