@@ -229,10 +229,11 @@ async fn fleet(arguments: FleetArguments) -> anyhow::Result<()> {
         _ = interrupt.recv() => { cancel.cancel(); run.await? }
         _ = terminate.recv() => { cancel.cancel(); run.await? }
     };
-    match arguments.json {
-        true => print(&report),
-        false => Ok(println!("{report}")),
+    if arguments.json {
+        return print(&report);
     }
+    println!("{report}");
+    Ok(())
 }
 
 fn print(document: &impl Serialize) -> anyhow::Result<()> {

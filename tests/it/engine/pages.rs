@@ -74,7 +74,7 @@ async fn a_running_machine_is_adopted_from_its_page() {
     })
     .await;
     world.machine("n1", |machine| machine.install_by_somebody_else());
-    world.rack().others.insert("n1".into());
+    world.rack().scheduler.others.insert("n1".into());
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
     assert!(page.contains("No credential for an adoption has a secret"), "it says what is missing");
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "one-time" } });

@@ -11,7 +11,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::simulated::World;
-use crate::simulated::machine::{Done, Running};
+use muster_lab::simulated::machine::{Done, Running};
 
 /// What the looks before have seen.
 #[derive(Debug, Default)]
@@ -151,7 +151,7 @@ fn live(world: &World) -> Vec<(String, String)> {
 }
 
 fn writes(done: &Done) -> bool {
-    matches!(done.act, "image" | "wipe")
+    matches!(&*done.act, "image" | "wipe")
 }
 
 /// I3, I4: no permit is of an assignment to come, and none to wipe is of a claim that holds its node.

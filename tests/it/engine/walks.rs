@@ -199,11 +199,11 @@ async fn replaced(world: &World, node: &str) {
 async fn unheard(world: &mut World, steps: u32) {
     world.agent.refuel(steps);
     world.engine().await;
-    for job in world.agent.lease(100).await.unwrap() {
+    for job in world.agent.lease(100, 0).await.unwrap() {
         match world.agent.work(&job).await {
             Ok(_) => {}
             Err(Stop::Dead) => break,
-            Err(Stop::Refused(status, code)) => panic!("{}: {status} {code}", job.spec.kind()),
+            Err(stop) => panic!("{}: {stop:?}", job.spec.kind()),
         }
     }
     world.advance(SILENCE_S);

@@ -37,7 +37,7 @@ async fn an_agent_that_is_heard_and_hears_nothing_loses_its_site() {
         world.advance(10);
         agent.renew_job(job.id, &renewal(&agent), Duration::from_secs(20)).await.unwrap();
         world.expire_leases().await;
-        assert!(second.lease(5).await.unwrap().is_empty(), "while it hears, the other stands by");
+        assert!(second.lease(5, 0).await.unwrap().is_empty(), "while it hears, the other stands by");
     }
 
     wire.set(|faults| faults.back.dead = true);
@@ -58,7 +58,7 @@ async fn an_agent_that_is_heard_and_hears_nothing_loses_its_site() {
             () = async { until_heard(&world).await; tokio::time::sleep(Duration::from_millis(200)).await } => {}
         }
         world.expire_leases().await;
-        let taken = second.lease(5).await.unwrap();
+        let taken = second.lease(5, 0).await.unwrap();
         if !taken.is_empty() {
             break taken;
         }

@@ -11,12 +11,12 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, PgPool};
 
 use crate::simulated::World;
-use crate::simulated::agent::Stop;
 use crate::support::fleet;
 use crate::support::postgres;
 use crate::support::postgres::full::Full;
 use crate::support::server::{START, Server};
 use crate::support::wire::{End, Wire};
+use muster_lab::simulated::agent::Stop;
 
 fn start() -> Clock {
     Clock::manual(START.parse::<Timestamp>().unwrap())

@@ -119,7 +119,7 @@ async fn a_replica_that_is_frozen_in_a_turn_holds_nobody_up_and_commits_nothing_
     };
     tokio::time::timeout(Duration::from_secs(30), both).await.expect("the replica works again");
     assert_eq!((queued(&world, "n1").await, queued(&world, "n2").await), (1, 1));
-    assert_eq!(world.agent.lease(5).await.unwrap().len(), 2);
+    assert_eq!(world.agent.lease(5, 0).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -129,6 +129,6 @@ async fn a_replica_that_is_killed_in_a_turn_leaves_nothing_and_the_turn_is_taken
     assert_eq!(queued(&world, "n1").await, 0, "nothing of the turn is there");
     assert!(world.engine().await > 0);
     assert_eq!(queued(&world, "n1").await, 1);
-    assert_eq!(world.agent.lease(5).await.unwrap().len(), 1);
+    assert_eq!(world.agent.lease(5, 0).await.unwrap().len(), 1);
     drop(replica);
 }
