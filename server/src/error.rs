@@ -244,6 +244,9 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
         "claims_node_key" => ("node_claimed", "The node is claimed already."),
         "claims_unsanitised" => ("unsanitised", "The node's disks may hold data; wipe it first."),
+        "job_acts_permitted" => {
+            ("not_permitted", "What is done once begins under a permit that was redeemed; redeem it first.")
+        }
         "operations_open_key" => ("busy", "The node works on another operation; try again shortly."),
         _ => return None,
     })

@@ -8,7 +8,7 @@ use muster_core::wire::agent::{
     ActReply, Job, JobResult, JobSpec, LogLine, Outcome, Power, RenewJob, Renewed, Seen, Sighting, Sightings,
     SiteConfig, SitePoll,
 };
-use muster_core::wire::node::{Failure, Plan, Progress, Work};
+use muster_core::wire::node::{Answer, Failure, Plan, Progress, Work};
 use serde_json::json;
 
 use crate::simulated::Fuel;
@@ -115,6 +115,13 @@ async fn an_act_whose_start_is_committed_is_seen_by_the_successor_and_not_repeat
     let mut world = World::start(1).await;
     let job = world.until_leased("n1", "boot_live").await;
     assert!(job.acts.is_empty());
+    let early = world.agent.start_act(&job, "power_on", "power off").await.unwrap_err();
+    assert_eq!(early, stale("not_permitted").unwrap_err());
+    let JobSpec::BootLive(spec) = &job.spec else { panic!("{job:?}") };
+    assert_eq!(
+        world.agent.redeem(&job, spec.permit, None).await.unwrap(),
+        Answer::Granted { signature: String::new() }
+    );
     assert_eq!(world.agent.start_act(&job, "power_on", "power off").await.unwrap(), ActReply::Go);
     world.advance(7);
     let former = world.replace_agent(u32::MAX).await;
