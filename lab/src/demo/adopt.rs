@@ -11,7 +11,7 @@ use tokio::process::Child;
 
 use super::cast::state;
 use super::programs::Programs;
-use super::veteran::{COUNTS, Veteran};
+use super::veteran::Veteran;
 use super::watch::Watch;
 use super::{DemoOptions, declare};
 use crate::Rack;
@@ -45,27 +45,29 @@ pub(super) async fn tell(
     let running = watch.until(client, "the job to run", SHORT, async |_| Ok(!jobs(slurm).await?.is_empty()));
     running.await?;
     let (boot, number) = (veteran.boot_id().await?, jobs(slurm).await?);
-    watch.say(&format!("job {number} counts to {COUNTS} on {VETERAN}, boot {boot}"));
+    watch.say(&format!("job {number} counts the seconds on {VETERAN}, boot {boot}"));
     adopt(client, programs, &veteran, watch).await?;
     ensure!(jobs(slurm).await? == number, "job {number} did not live through the adoption");
-    watch.say(&format!("{VETERAN} is in service, and job {number} runs on"));
-    let ended = watch.until(client, "the job to end", SHORT * 2, async |fleet| {
+    watch.say(&format!("{VETERAN} is in service, and job {number} runs on until it has counted enough"));
+    veteran.run(&["touch", "/run/enough"]).await?;
+    let ended = watch.until(client, "the job to end", SHORT, async |fleet| {
         ensure!(state(fleet, VETERAN) == "in_service", "{VETERAN} left service");
         Ok(job.try_wait()?.is_some())
     });
     ended.await?;
     ensure!(job.wait().await?.success(), "the job did not end well");
-    whole(&said)?;
+    let counted = whole(&said)?;
     ensure!(veteran.boot_id().await? == boot, "{VETERAN} was rebooted");
     untouched(rack, client, &veteran).await?;
-    watch.say(&format!("job {number} ended by itself: {COUNTS} lines, none missing; the boot is still {boot}"));
+    watch
+        .say(&format!("job {number} ended by itself: it counted to {counted}, none missing; the boot is still {boot}"));
     Ok(())
 }
 
 fn start_job(slurm: &Slurm, said: &Path) -> anyhow::Result<Child> {
     let file = std::fs::File::create(said).with_context(|| format!("make {}", said.display()))?;
     let mut srun = slurm.command("srun");
-    srun.args(["-p", OTHERS_PARTITION, "-D", "/", "-w", VETERAN, "/usr/local/bin/count", &COUNTS.to_string()]);
+    srun.args(["-p", OTHERS_PARTITION, "-D", "/", "-w", VETERAN, "/usr/local/bin/count"]);
     srun.stdout(file).stderr(Stdio::inherit()).spawn().context("start srun")
 }
 
@@ -87,11 +89,14 @@ async fn adopt(client: &Client, programs: &Programs, veteran: &Veteran<'_>, watc
     adopted.await
 }
 
-fn whole(said: &Path) -> anyhow::Result<()> {
+/// How far it counted: no number is missing, and it ended of its own accord.
+fn whole(said: &Path) -> anyhow::Result<usize> {
     let text = std::fs::read_to_string(said).with_context(|| format!("read {}", said.display()))?;
-    let counted: Vec<usize> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    ensure!(counted == (1..=COUNTS).collect::<Vec<_>>(), "the job's output is not whole: {text:?}");
-    Ok(())
+    let mut lines: Vec<&str> = text.lines().collect();
+    ensure!(lines.pop() == Some("enough"), "the job did not end of its own accord: {text:?}");
+    let counted: Vec<usize> = lines.iter().filter_map(|line| line.parse().ok()).collect();
+    ensure!(counted == (1..=lines.len()).collect::<Vec<_>>(), "the job's output is not whole: {text:?}");
+    Ok(counted.len())
 }
 
 /// What the machine itself, its own log and the API say: one boot, by hand; what it held is there, and what the plan named beside it.

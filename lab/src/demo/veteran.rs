@@ -23,9 +23,12 @@ const BOOT_LIMIT: Duration = Duration::from_secs(8 * 60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// Packages of the stack's bundle that a Slurm node can do without.
 const NOT_NEEDED: [&str; 4] = ["containerd_", "runc_", "chrony_", "tzdata_"];
-/// What it counts up to, a number a second: longer than an adoption takes on emulated machines.
-pub(super) const COUNTS: usize = 300;
-const COUNT: &str = "#!/bin/sh\ni=0\nwhile [ $i -lt \"$1\" ]; do i=$((i + 1)); echo $i; sleep 1; done\n";
+/// The job: a number a second until somebody says that it is enough, and then that word; for as long as an adoption can take.
+const COUNT: &str = "#!/bin/sh
+i=0
+until [ -e /run/enough ] || [ $i -ge 900 ]; do i=$((i + 1)); echo $i; sleep 1; done
+[ -e /run/enough ] && echo enough
+";
 const JOIN: &str = include_str!("veteran.sh");
 
 /// The machine, and its admin's keys.
