@@ -61,7 +61,7 @@ fuzz: deps
 # `BENCH=ironic`, which brings a database with it, runs only so.
 bench: deps
 	$(AS_ROOT) bench/peers $(BENCH)
-	cargo build --locked --release -p muster-bench -p muster
+	cargo build --locked --release -p muster-bench -p muster -p muster-lab
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
 test: lint unit fuzz e2e

@@ -51,7 +51,7 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
                 // Apart: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile. Should it not come to this,
                 // those that wait for power look again by themselves.
                 let mut tx = app.pool.begin().await?;
-                db::lifecycle::wake_rack(&mut tx, rack, now).await?;
+                db::lifecycle::wake_rack(&mut tx, rack, node, now).await?;
                 tx.commit().await?;
             }
             Ok(Some(turn))

@@ -1,6 +1,7 @@
 //! Racks that cannot feed all at once, and more than one engine.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_server::engine;
 use serde_json::json;
@@ -47,6 +48,25 @@ async fn a_power_budget_orders_power_ons_and_everybody_gets_through() {
         assert_eq!(world.state(&format!("n{number}")).await, "available");
     }
     world.check().await;
+}
+
+/// A rack that can feed everybody is not a queue.
+#[tokio::test]
+async fn nobody_waits_for_a_rack_that_can_feed_all() {
+    let world = World::declare(3, |path, mut body| {
+        if path == "/v1/racks/r1" {
+            body["spec"]["power_budget_w"] = json!(900);
+        }
+        body
+    })
+    .await;
+    // Another turn, on another replica, that has not ended.
+    let mut other = world.server.app.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM objects WHERE kind = 'rack' FOR SHARE").execute(&mut *other).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), world.engine()).await.expect("the engine does not wait for it");
+    let reserved = "SELECT sum(power_reserved_w) FROM nodes";
+    let watts: i64 = sqlx::query_scalar(reserved).fetch_one(&world.server.app.pool).await.unwrap();
+    assert_eq!(watts, 900);
 }
 
 /// Two engines and two agents on one database: every transition happens once, in order, and nobody overwrites anybody.
