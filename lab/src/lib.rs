@@ -10,6 +10,7 @@ pub mod demo; // The main job, from powered-off machines to a Slurm node and bac
 pub mod error; // What can go wrong in the lab
 pub mod fleet; // Thousands of simulated nodes behind the real agents' protocol
 pub mod machine; // One QEMU machine: power, firmware settings, console, disks, faults
+mod parts; // Muster's own programs, as processes that can be killed
 pub mod plan; // What a rack is made of
 pub mod rack; // The namespace, its network, and everything in it
 pub mod simulated; // Machines without hardware, and the agent that acts on them

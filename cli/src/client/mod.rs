@@ -1,5 +1,6 @@
 //! The verbs that are clients of the API, like any other client: nothing here knows the database or a node.
 
+mod acting; // A reason, and waiting for what it begins
 mod apply; // Documents from files
 mod approvals; // muster approval
 mod caution; // muster caution

@@ -8,13 +8,13 @@ use jiff::SignedDuration;
 use muster_api::client::ClientError;
 use muster_api::gate_runs::GateRun;
 use muster_api::nodes::{Node, NodeAction, NodeFacts, NodeSpec};
-use muster_api::operations::Operation;
 use tokio::time::Instant;
 
+use super::acting::{ActArgs, begun};
 use super::output::{Rows, age, clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
-use super::progress::{self, parse_duration};
+use super::progress::parse_duration;
 use super::{Session, consoles};
 
 /// What can be asked of nodes.
@@ -91,21 +91,6 @@ pub(crate) struct MaintainArgs {
     /// Resume by itself after this time, such as `4h`; without it, somebody resumes it.
     #[arg(long = "for", value_parser = parse_duration)]
     lasts: Option<Duration>,
-}
-
-/// An action and whether to wait for it.
-#[derive(Args, Debug)]
-pub(crate) struct ActArgs {
-    pub(super) node: String,
-    /// Why, for the history.
-    #[arg(long)]
-    pub(super) reason: Option<String>,
-    /// Wait until the operation is done.
-    #[arg(long)]
-    wait: bool,
-    /// How long to wait.
-    #[arg(long, default_value = "2h", value_parser = parse_duration)]
-    timeout: Duration,
 }
 
 /// What to follow.
@@ -187,15 +172,6 @@ async fn act(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
     };
     let operation = session.client.node_action(&args.node, action, args.reason.as_deref()).await?;
     begun(session, &operation, &args).await
-}
-
-/// Prints an operation, and waits for it where that is wanted.
-pub(super) async fn begun(session: &Session, operation: &Operation, args: &ActArgs) -> anyhow::Result<()> {
-    session.output.print_lines(operation, || vec![format!("operation {}", operation.id)])?;
-    match args.wait {
-        true => progress::follow(&session.client, &[operation.id], args.timeout).await,
-        false => Ok(()),
-    }
 }
 
 async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use clap::Args;
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
 
 use super::Session;
-use super::nodes::{ActArgs, begun};
+use super::acting::{ActArgs, begun};
 use super::output::Rows;
 
 /// Which parts were replaced.

@@ -4,7 +4,7 @@ use clap::Args;
 use muster_api::nodes::{AdoptNode, MoveNode, NodePlan, RenameNode};
 
 use super::Session;
-use super::nodes::{ActArgs, begun};
+use super::acting::{ActArgs, begun};
 
 /// Another name.
 #[derive(Args, Debug)]

@@ -5,7 +5,8 @@ use anyhow::ensure;
 use muster_api::client::Client;
 use muster_api::operations::Operation;
 
-use super::programs::{Part, Programs};
+use super::programs::Programs;
+use crate::parts::Part;
 
 /// When something is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

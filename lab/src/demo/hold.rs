@@ -10,13 +10,14 @@ use muster_api::nodes::NodeSpec;
 
 use super::DemoOptions;
 use super::cast::{FAILING, GOOD, LONG, state};
-use super::programs::{Part, Programs};
+use super::programs::Programs;
 use super::watch::Watch;
 use crate::Rack;
 use crate::bmc::faults::{Fault, FaultKind};
 use crate::machine::PowerState;
 use crate::machine::console::CONSOLE_LOG;
 use crate::machine::oracle::Cause;
+use crate::parts::Part;
 use crate::plan::{STRANGER, STRANGER_DISK};
 
 /// Where the failing node's installed OS answers.

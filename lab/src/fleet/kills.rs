@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::programs::{Part, Programs};
+use super::programs::Programs;
+use crate::parts::Part;
 
 /// Kills on until the run is done; how often something was killed.
 pub(super) async fn every(pause: Option<Duration>, programs: &Programs) -> anyhow::Result<u32> {
