@@ -41,9 +41,9 @@ unit: deps
 	tests/bmcs/install
 	cargo nextest run --locked --workspace
 
-# Two hundred simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds.
+# Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.
 fleet: build
-	target/debug/muster-lab fleet --nodes 200 --speed 100 --failures 1 --kills
+	target/debug/muster-lab fleet --nodes $(or $(NODES),60) --speed 100 --failures 1 --kills
 
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
 # of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page
@@ -64,7 +64,7 @@ bench: deps
 	cargo build --locked --release -p muster-bench -p muster -p muster-lab
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
-test: lint unit fuzz e2e
+test: lint unit fuzz fleet e2e
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .fleet
