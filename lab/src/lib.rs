@@ -13,6 +13,7 @@ pub mod machine; // One QEMU machine: power, firmware settings, console, disks, 
 mod parts; // Muster's own programs, as processes that can be killed
 pub mod plan; // What a rack is made of
 pub mod rack; // The namespace, its network, and everything in it
+mod run_dir; // The directory of a run, and nobody else's
 pub mod simulated; // Machines without hardware, and the agent that acts on them
 pub mod slurm; // munged and slurmctld inside the namespace
 

@@ -21,6 +21,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::AccelPlan;
+use crate::run_dir::RunDir;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
@@ -77,7 +78,8 @@ pub enum Disturbance {
 /// # Errors
 /// When any act of the main job does not end as it must; the message says which, and where the logs are.
 pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
-    prepare(&options)?;
+    let rack_dir = options.dir.join("rack");
+    let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
     let mut plan = match (options.adoption, options.disturbance) {
         (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
         (_, Disturbance::None) => RackPlan::reference(),
@@ -85,7 +87,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     };
     plan.machines.extend((options.adoption != Adoption::None).then(RackPlan::veteran));
     let plan = RackPlan { accel: options.accel, ..plan };
-    let rack = Rack::start(&options.dir.join("rack"), plan).await.context("start the virtual rack")?;
+    let rack = Rack::start(&rack_dir, plan).await.context("start the virtual rack")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
     let told = run_in(&options, &rack, &slurm, &cancel).await;
     slurm.close().await;
@@ -95,17 +97,6 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
         Err(_) if cancel.is_cancelled() && options.ending == Ending::Stay => Ok(()),
         told => told.with_context(|| format!("the logs are in {}", options.dir.display())),
     }
-}
-
-fn prepare(options: &DemoOptions) -> anyhow::Result<()> {
-    crate::rack::clean(&options.dir.join("rack")).ok();
-    if options.dir.exists() {
-        std::fs::remove_dir_all(&options.dir).with_context(|| format!("empty {}", options.dir.display()))?;
-    }
-    std::fs::create_dir_all(&options.dir).with_context(|| format!("make {}", options.dir.display()))?;
-    // The database's user must be able to reach its own directory inside.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&options.dir, mode).with_context(|| format!("open {}", options.dir.display()))
 }
 
 async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &CancellationToken) -> anyhow::Result<()> {

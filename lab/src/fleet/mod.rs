@@ -21,6 +21,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
+use crate::run_dir::RunDir;
 use crate::simulated::habits::Habits;
 use crate::simulated::keep::Keep;
 use follow::Follower;
@@ -78,7 +79,7 @@ pub enum Until {
 /// # Errors
 /// When a node is not where it should be in time, or a promise was broken; the message says which, and where the logs are.
 pub async fn run(options: &FleetOptions, cancel: &CancellationToken) -> anyhow::Result<Report> {
-    prepare(options)?;
+    let _dir = RunDir::take(&options.dir, || {})?;
     Keep::create(&options.dir.join("machines"), &declare::machines(options)).context("make the machines")?;
     let programs = Programs::start(options).await?;
     let told = tokio::select! {
@@ -87,16 +88,6 @@ pub async fn run(options: &FleetOptions, cancel: &CancellationToken) -> anyhow::
     };
     programs.close().await;
     told.with_context(|| format!("seed {}; the logs are in {}", options.habits.seed, options.dir.display()))
-}
-
-fn prepare(options: &FleetOptions) -> anyhow::Result<()> {
-    if options.dir.exists() {
-        std::fs::remove_dir_all(&options.dir).with_context(|| format!("empty {}", options.dir.display()))?;
-    }
-    std::fs::create_dir_all(options.dir.join("logs")).with_context(|| format!("make {}", options.dir.display()))?;
-    // The database's user must be able to reach its own directory inside.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&options.dir, mode).with_context(|| format!("open {}", options.dir.display()))
 }
 
 async fn live(options: &FleetOptions, programs: &Programs) -> anyhow::Result<Report> {
