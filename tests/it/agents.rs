@@ -365,10 +365,10 @@ async fn an_outcome_takes_its_locks_in_the_order_of_the_engine() {
     report.await.unwrap().unwrap();
 }
 
-/// Orders that carry a whole cluster's list come a few at a time: what is queued behind them does not wait for them.
+/// However many nodes come at once: the list of all that the scheduler must know is asked for once, and no order carries it.
 #[tokio::test]
-async fn a_node_that_boots_does_not_wait_behind_those_that_are_admitted() {
-    let mut world = World::start(11).await;
+async fn one_list_serves_all_that_are_admitted_together() {
+    let mut world = World::start(10).await;
     world.settle().await;
     for number in 1..=10 {
         world.claim(&format!("n{number}")).await.expect(201);
@@ -384,11 +384,17 @@ async fn a_node_that_boots_does_not_wait_behind_those_that_are_admitted() {
             world.agent.work(&job).await.unwrap();
         }
     }
-    world.advance(1);
-    world.claim("n11").await.expect(201);
-    world.engine().await;
-    let leased = world.agent.lease(10, 0).await.unwrap();
-    let kinds: Vec<_> = leased.iter().map(|job| job.spec.kind()).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == "slurm_admit").count(), 8, "{kinds:?}");
-    assert!(leased.iter().any(|job| job.node_name == "n11"), "{kinds:?}");
+    let admits = world.agent.lease(100, 0).await.unwrap();
+    let kinds: Vec<_> = admits.iter().map(|job| job.spec.kind()).collect();
+    assert_eq!(kinds, ["slurm_admit"; 10]);
+    world.agent.work(&admits[0]).await.unwrap();
+    let listed = world.rack().scheduler.clone();
+    assert_eq!(listed.members.len(), 10, "{listed:?}");
+    for job in &admits[1..] {
+        world.agent.work(job).await.unwrap();
+    }
+    assert_eq!(world.rack().scheduler.revision, listed.revision, "another list was asked for");
+    // Nobody is told of a cluster but who has its job now.
+    let over = world.agent.list_members(&admits[0]).await;
+    assert_eq!(over, Err(Stop::Refused(409, "stale_attempt".into())));
 }

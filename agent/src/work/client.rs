@@ -8,9 +8,9 @@ use muster_core::clock::Clock;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ANSWERED_AT, ActReply, CLOCK, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome,
-    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
-    StartAct, Welcome,
+    ANSWERED_AT, ActReply, AskMembers, CLOCK, ClusterMembers, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs,
+    LeasedJobs, MARK, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting,
+    Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::node::Challenge;
 use reqwest::{Response, StatusCode};
@@ -198,6 +198,15 @@ impl Server {
     pub async fn start_act(&self, job: JobId, attempt: i32, act: &str, before: &str) -> Result<ActReply, CallError> {
         let start = StartAct { epoch: self.epoch, attempt, act: act.to_owned(), before: before.to_owned() };
         self.client.ask(&format!("jobs/{job}/act"), &start, CALL).await
+    }
+
+    /// The members of the cluster that a job puts its node into or takes it out of, as they are now.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn list_members(&self, job: JobId, attempt: i32) -> Result<ClusterMembers, CallError> {
+        let ask = AskMembers { epoch: self.epoch, attempt };
+        self.client.ask(&format!("jobs/{job}/members"), &ask, CALL).await
     }
 
     /// Keeps a job's lease. `within` is less than the lease: an answer after it is worth nothing.

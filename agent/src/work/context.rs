@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActRecord, ActReply, Job};
+use muster_core::wire::agent::{ActRecord, ActReply, ClusterMembers, Job};
 use muster_core::wire::node::{Answer, Challenge, Failure};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -63,6 +63,16 @@ impl JobContext {
         let Job { id, attempt, .. } = self.job;
         let reply = backoff::until(self.deadline, || self.agent.server.start_act(id, attempt, act, before)).await;
         reply.map_err(|error| self.unheard(&format!("starting {act}"), &error))
+    }
+
+    /// The members of the job's cluster, as of now.
+    ///
+    /// # Errors
+    /// `server_away` when the deadline passes, or the server's refusal.
+    pub async fn list_members(&self) -> Result<ClusterMembers, Failure> {
+        let Job { id, attempt, .. } = self.job;
+        let listed = backoff::until(self.deadline, || self.agent.server.list_members(id, attempt)).await;
+        listed.map_err(|error| self.unheard("asking for the cluster's members", &error))
     }
 
     /// Redeems a power permit: the right to act at this moment.

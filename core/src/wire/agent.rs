@@ -254,8 +254,7 @@ pub enum JobSpec {
     /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
     SlurmAdmit {
         cluster: SlurmCluster,
-        nodes: Vec<SlurmNode>,
-        /// Orders lists of members: an agent never replaces a list by one with a lower revision.
+        /// A [`ClusterMembers`] of this revision or a later one has the node in it.
         revision: i64,
         name: String,
         login: Login,
@@ -263,7 +262,12 @@ pub enum JobSpec {
     /// Drain with our reason, wait until no job runs there.
     SlurmDrain { cluster: SlurmCluster, name: String, reason: String },
     /// Write the included files without the node, reconfigure, observe that it is gone.
-    SlurmRemove { cluster: SlurmCluster, nodes: Vec<SlurmNode>, revision: i64, name: String },
+    SlurmRemove {
+        cluster: SlurmCluster,
+        /// No [`ClusterMembers`] of this revision or a later one has the node in it.
+        revision: i64,
+        name: String,
+    },
     /// `muster-node run wipe`.
     Wipe { login: Login, plan: WipePlan },
     /// Log in to a machine that somebody else installed, check its host key, write the line that trusts our CA and the marker. Idempotent.
@@ -289,6 +293,24 @@ impl JobSpec {
             Self::Adopt(_) => "adopt",
         }
     }
+}
+
+/// `POST /agent/v1/jobs/{job}/members`: all members of the cluster that the job puts its node into, or takes it out of. Asked for when what the
+/// agent has is older than the job's revision: however many nodes come and go at once, a list serves all whose jobs were there before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskMembers {
+    pub epoch: i64,
+    pub attempt: i32,
+}
+
+/// The members of a cluster as its scheduler must know them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterMembers {
+    /// Orders the lists: an agent never replaces a list by one with a lower revision.
+    pub revision: i64,
+    pub nodes: Vec<SlurmNode>,
 }
 
 /// How a node is powered.

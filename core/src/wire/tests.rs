@@ -327,8 +327,9 @@ fn orders() {
         features: vec!["stack_0".into()],
         switch: Some("r1".into()),
     };
-    let admit = JobSpec::SlurmAdmit { cluster, nodes: vec![node], revision: 7, name: "n1".into(), login: login() };
+    let admit = JobSpec::SlurmAdmit { cluster, revision: 7, name: "n1".into(), login: login() };
     golden("job-slurm-admit", &job(admit));
+    golden("cluster-members", &ClusterMembers { revision: 7, nodes: vec![node] });
 }
 
 #[test]

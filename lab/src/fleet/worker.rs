@@ -46,7 +46,7 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     let url = options.server.trim_end_matches('/').to_owned();
     let listener = Arc::new(Socket { http: client()?, url, calls: Semaphore::new(CALLS) });
     let agent = Agent::start(listener, token.trim(), Arc::new(Mutex::new(rack)), IMMORTAL).await;
-    let agent = agent.map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?;
+    let agent = agent.map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?.at_the_real_pace();
     tracing::info!(epoch = agent.epoch, "welcome");
     tokio::try_join!(follow_site(&agent), work(&agent)).map(drop)
 }

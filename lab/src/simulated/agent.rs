@@ -10,8 +10,8 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
-    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
-    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, AskMembers, BootLive, ClusterMembers, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login,
+    Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
 use serde::Serialize;
@@ -23,8 +23,9 @@ use super::habits::What;
 use super::machine::{Done, Heard, Machine, Running, Turn};
 use super::rack::Rack;
 
-/// How often a lease is renewed.
+/// How often a lease is renewed, and how soon something is told for the first time: as by the real agent.
 const RENEW: Duration = Duration::from_secs(10);
+const TELL_AFTER: Duration = Duration::from_secs(2);
 
 /// The agents' listener, over a socket or not.
 pub trait Listener: Send + Sync {
@@ -96,6 +97,8 @@ pub struct Agent {
     listener: Arc<dyn Listener>,
     token: String,
     rack: Arc<Mutex<Rack>>,
+    /// Held while the scheduler's configuration is written.
+    writing: Arc<tokio::sync::Mutex<()>>,
     pub epoch: i64,
     trusted: String,
     instance: String,
@@ -103,6 +106,8 @@ pub struct Agent {
     fuel: Arc<AtomicU32>,
     /// Whether it goes on although it was told to stop.
     deaf: Arc<AtomicBool>,
+    /// Whether it asks before each job whether it is still wanted, which the real one does not: a test need not wait for a renewal then.
+    asks_first: bool,
     /// The latest event it was told of: on disk, so that the next process has it.
     pub heard: Arc<Mutex<Option<String>>>,
 }
@@ -122,17 +127,24 @@ impl Agent {
             listener,
             token: token.to_owned(),
             rack,
+            writing: Arc::default(),
             epoch: 0,
             trusted: String::new(),
             instance: uuid::Uuid::now_v7().to_string(),
             fuel: Arc::new(AtomicU32::new(fuel)),
             deaf: Arc::new(AtomicBool::new(false)),
+            asks_first: true,
             heard: Arc::default(),
         };
         let welcome = agent.hello_again().await?;
         agent.epoch = welcome.epoch;
         agent.trusted = welcome.permit_public_key;
         Ok(agent)
+    }
+
+    /// The same, keeping its leases when the real one does.
+    pub fn at_the_real_pace(self) -> Self {
+        Self { asks_first: false, ..self }
     }
 
     /// The same process, as it finds another server at the same address.
@@ -208,10 +220,15 @@ impl Agent {
         Ok(self.call::<Redeemed>("/agent/v1/permits/redeem", &request).await?.answer)
     }
 
+    pub async fn list_members(&self, job: &Job) -> Result<ClusterMembers, Stop> {
+        let ask = AskMembers { epoch: self.epoch, attempt: job.attempt };
+        self.call(&format!("/agent/v1/jobs/{}/members", job.id), &ask).await
+    }
+
     /// Does a job from lease to outcome, which the server took.
     pub async fn work(&self, job: &Job) -> Result<Outcome, Stop> {
         self.step()?;
-        let executed = match self.told_to_stop(job).await? {
+        let executed = match self.asks_first && self.told_to_stop(job).await? {
             true => Err(Bad::Stops(Stop::Cancelled)),
             false => self.execute(job).await,
         };
@@ -235,13 +252,13 @@ impl Agent {
 
     /// Waits until the machine is done with what it does, and keeps the lease meanwhile.
     async fn done(&self, job: &Job) -> Result<(), Stop> {
-        let mut renew_at = Instant::now() + RENEW;
+        let mut renew_at = Instant::now() + if self.asks_first { RENEW } else { TELL_AFTER };
         loop {
             let left = self.with(job, |machine| machine.busy_for());
             if left.is_zero() {
                 return Ok(());
             }
-            tokio::time::sleep(left.min(RENEW)).await;
+            tokio::time::sleep(left.min(renew_at.saturating_duration_since(Instant::now()))).await;
             if Instant::now() >= renew_at {
                 renew_at = Instant::now() + RENEW;
                 if self.told_to_stop(job).await? {
@@ -309,10 +326,10 @@ impl Agent {
             JobSpec::Converge { plan, .. } => self.node(job, Work::Converge(plan.clone())).await,
             JobSpec::Reboot { permit, .. } => self.reboot(job, *permit).await,
             JobSpec::Gates { plan, .. } => self.node(job, Work::Gate(plan.clone())).await,
-            JobSpec::SlurmAdmit { nodes, revision, name, .. } => {
+            JobSpec::SlurmAdmit { revision, name, .. } => {
                 self.takes(job, What::Admit).await?;
                 self.step()?;
-                match self.rack().configure(*revision, nodes, name) {
+                match self.configure(job, *revision, name).await? {
                     true => Ok(JobResult::Admitted { view: "idle".into() }),
                     false => Err(failed("not_listed")),
                 }
@@ -322,15 +339,25 @@ impl Agent {
                 self.takes(job, What::Drain).await?;
                 Ok(JobResult::Drained)
             }
-            JobSpec::SlurmRemove { nodes, revision, name, .. } => {
+            JobSpec::SlurmRemove { revision, name, .. } => {
                 self.takes(job, What::Remove).await?;
                 self.step()?;
-                match self.rack().configure(*revision, nodes, name) {
+                match self.configure(job, *revision, name).await? {
                     true => Err(failed("still_listed")),
                     false => Ok(JobResult::Removed),
                 }
             }
         }
+    }
+
+    /// Brings the scheduler's configuration up to a revision, by one list for all who wait for it. Whether it lists the node then.
+    async fn configure(&self, job: &Job, revision: i64, name: &str) -> Result<bool, Stop> {
+        let _alone = self.writing.lock().await;
+        if self.rack().scheduler.revision < revision {
+            let list = self.list_members(job).await?;
+            self.rack().configure(&list);
+        }
+        Ok(self.rack().scheduler.lists(name))
     }
 
     async fn boot_live(&self, job: &Job, spec: &BootLive) -> Result<JobResult, Bad> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_core::clusters::SlurmNode;
+use muster_core::wire::agent::ClusterMembers;
 use serde::{Deserialize, Serialize};
 
 use super::keep::Keep;
@@ -23,9 +23,16 @@ pub struct Scheduler {
     pub members: BTreeSet<String>,
     /// Nodes that somebody else's configuration lists.
     pub others: BTreeSet<String>,
-    revision: i64,
+    pub revision: i64,
     /// What must never be, in words; empty unless a promise was broken.
     pub violations: Vec<String>,
+}
+
+impl Scheduler {
+    /// Whether its configuration lists a node, ours or somebody else's.
+    pub fn lists(&self, name: &str) -> bool {
+        self.members.contains(name) || self.others.contains(name)
+    }
 }
 
 impl Rack {
@@ -45,14 +52,13 @@ impl Rack {
         Some(told)
     }
 
-    /// Writes the list of members, unless a newer one is there. Whether the list has a node on it then.
-    pub fn configure(&mut self, revision: i64, nodes: &[SlurmNode], name: &str) -> bool {
-        if revision > self.scheduler.revision {
-            self.scheduler.revision = revision;
-            self.scheduler.members = nodes.iter().map(|node| node.name.clone()).collect();
+    /// Writes a list of members, unless a newer one is there.
+    pub fn configure(&mut self, list: &ClusterMembers) {
+        if list.revision > self.scheduler.revision {
+            self.scheduler.revision = list.revision;
+            self.scheduler.members = list.nodes.iter().map(|node| node.name.clone()).collect();
             self.keep_scheduler();
         }
-        self.scheduler.members.contains(name) || self.scheduler.others.contains(name)
     }
 
     /// Nothing is wiped that jobs may still be sent to.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::ids::{AgentId, NodeId, ObjectId};
+use muster_core::ids::{AgentId, EventId, NodeId, ObjectId};
 use muster_core::values::Mac;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -28,19 +28,57 @@ pub struct AgentRow {
     pub clock_offset_ms: Option<i64>,
 }
 
-/// The agent a token belongs to.
+/// Who calls, and what every call of an agent is held against: read in one go, for each of thousands of jobs calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub agent: AgentRow,
+    pub lease: SiteLease,
+    /// Whether the database has the event that the agent remembers.
+    pub known: bool,
+}
+
+/// Who acts for a site, and until when; nobody where nobody ever did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteLease {
+    pub holder: Option<AgentId>,
+    pub until: Option<Timestamp>,
+}
+
+/// The agent a token belongs to; `heard` is the event it remembers.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_by_token(conn: &mut PgConnection, token_hash: &[u8]) -> Result<Option<AgentRow>, Error> {
-    Ok(sqlx::query_as!(
-        AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms
-           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.token_hash = $1"#,
+pub async fn find_caller(
+    conn: &mut PgConnection,
+    token_hash: &[u8],
+    heard: Option<EventId>,
+) -> Result<Option<Caller>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version,
+                  a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms,
+                  l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
+                  ($2::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $2)) AS "known!"
+           FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.token_hash = $1"#,
         token_hash,
+        heard as Option<EventId>,
     )
     .fetch_optional(conn)
-    .await?)
+    .await?;
+    Ok(row.map(|row| Caller {
+        agent: AgentRow {
+            id: row.id,
+            name: row.name,
+            site: row.site,
+            site_name: row.site_name,
+            epoch: row.epoch,
+            instance: row.instance,
+            version: row.version,
+            last_seen: row.last_seen,
+            clock_offset_ms: row.clock_offset_ms,
+        },
+        lease: SiteLease { holder: row.holder, until: row.until.map(|at| at.to_jiff()) },
+        known: row.known,
+    }))
 }
 
 /// Every agent.
@@ -194,7 +232,22 @@ pub struct LeaseTimes {
     pub over: Timestamp,
 }
 
-/// Keeps a site's lease for its agent, or takes it where its holder's is over.
+/// A site's lease as it is now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_lease(conn: &mut PgConnection, site: ObjectId) -> Result<SiteLease, Error> {
+    let row = sqlx::query!(
+        r#"SELECT agent_id AS "agent: AgentId", until FROM site_leases WHERE site_id = $1"#,
+        site as ObjectId
+    )
+    .fetch_optional(conn)
+    .await?;
+    let (holder, until) = row.map(|row| (row.agent, row.until.to_jiff())).unzip();
+    Ok(SiteLease { holder, until })
+}
+
+/// Keeps a site's lease, read a moment ago, for its agent, or takes it where its holder's is over.
 ///
 /// # Errors
 /// When the database fails.
@@ -202,15 +255,10 @@ pub async fn hold_site(
     conn: &mut PgConnection,
     site: ObjectId,
     agent: AgentId,
+    lease: SiteLease,
     times: LeaseTimes,
 ) -> Result<Hold, Error> {
-    let row = sqlx::query!(
-        r#"SELECT agent_id AS "agent: AgentId", until FROM site_leases WHERE site_id = $1"#,
-        site as ObjectId
-    )
-    .fetch_optional(&mut *conn)
-    .await?;
-    let (holder, ends) = row.map_or((None, times.over), |row| (Some(row.agent), row.until.to_jiff()));
+    let (holder, ends) = (lease.holder, lease.until.unwrap_or(times.over));
     if holder == Some(agent) && ends > times.fresh {
         return Ok(Hold::Held);
     }
@@ -222,11 +270,12 @@ pub async fn hold_site(
     let done = sqlx::query!(
         "INSERT INTO site_leases AS l (site_id, agent_id, until) VALUES ($1, $2, $3)
          ON CONFLICT (site_id) DO UPDATE SET agent_id = $2, until = CASE WHEN l.agent_id = $2 THEN GREATEST(l.until, $3) ELSE $3 END
-         WHERE l.agent_id = $4",
+         WHERE l.agent_id = $4 AND (l.agent_id = $2 OR l.until < $5)",
         site as ObjectId,
         agent as AgentId,
         times.until.to_sqlx() as _,
         holder as Option<AgentId>,
+        times.over.to_sqlx() as _,
     )
     .execute(&mut *conn)
     .await?;

@@ -162,9 +162,6 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Jobs in one answer that carry the list of all of a cluster's members: a hundred of them would not fit, and others must not wait behind them.
-const HEAVY: i64 = 8;
-
 /// Leases queued jobs of a site to its agent, oldest first, raising their attempt numbers; while there is a caution, only those that need no permit.
 ///
 /// # Errors
@@ -181,16 +178,10 @@ pub async fn lease(
         LeasedRow,
         r#"WITH open AS (
                SELECT NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS all_of_them),
-           light AS (
-               SELECT id, not_before FROM jobs
-               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step NOT IN ('admit', 'remove')
-                 AND (permit_id IS NULL OR (SELECT all_of_them FROM open))
-               ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED),
-           heavy AS (
-               SELECT id, not_before FROM jobs
-               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step IN ('admit', 'remove')
-               ORDER BY not_before, id LIMIT $6 FOR UPDATE SKIP LOCKED),
-           ready AS (SELECT * FROM light UNION ALL SELECT * FROM heavy ORDER BY not_before, id LIMIT $3)
+           ready AS (
+               SELECT id FROM jobs
+               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND (permit_id IS NULL OR (SELECT all_of_them FROM open))
+               ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
                   started_at = COALESCE(started_at, $4), waiting_for = NULL
            FROM ready WHERE jobs.id = ready.id
@@ -201,7 +192,6 @@ pub async fn lease(
         capacity,
         now.to_sqlx() as _,
         until.to_sqlx() as _,
-        HEAVY,
     )
     .fetch_all(conn)
     .await?)

@@ -205,6 +205,28 @@ pub struct MemberRow {
     pub stack: Option<ObjectId>,
 }
 
+/// The next revision of lists of members: every list with a later one shows what was committed before this call.
+///
+/// # Errors
+/// When the database fails.
+pub async fn next_revision(conn: &mut PgConnection) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#).fetch_one(conn).await?)
+}
+
+/// The name of the cluster that the pool of a node's claim belongs to.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT pool.spec ->> 'cluster' FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?
+    .flatten())
+}
+
 /// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
 /// that were adopted: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
 ///
@@ -214,8 +236,7 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<(i64
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('cluster ' || $1, 0))", cluster)
         .execute(&mut *conn)
         .await?;
-    let revision =
-        sqlx::query_scalar!(r#"SELECT nextval('cluster_revisions') AS "revision!""#).fetch_one(&mut *conn).await?;
+    let revision = next_revision(conn).await?;
     let rows = sqlx::query!(
         r#"SELECT n.name, n.profile_id AS "profile!: ObjectId", rack.name AS "rack?", stack.id AS "stack?: ObjectId",
                   (SELECT m.address FROM node_macs m WHERE m.node_id = n.id AND m.address IS NOT NULL ORDER BY m.mac LIMIT 1) AS "address: IpNet"

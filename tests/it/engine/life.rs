@@ -162,8 +162,10 @@ async fn orders_name_exactly_what_they_are_for() {
     let remove = world.until_leased("n1", "slurm_remove").await;
     world.agent.work(&admit).await.unwrap();
     assert_eq!(world.state("n2").await, "admitting");
-    let JobSpec::SlurmRemove { nodes, .. } = &remove.spec else { panic!("{remove:?}") };
-    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    let list = world.agent.list_members(&remove).await.unwrap();
+    let JobSpec::SlurmRemove { revision, .. } = &remove.spec else { panic!("{remove:?}") };
+    assert!(list.revision > *revision);
+    assert_eq!(list.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
     world.engine().await;
     let mut again = world.second_agent().await.lease(0, 0).await.unwrap();
     assert!(again.pop().is_none(), "nothing is leased to somebody without capacity");
@@ -184,8 +186,8 @@ async fn a_list_made_while_a_node_leaves_does_not_put_it_back() {
     // The other node's list is the newer one: it is written last, whichever is done first.
     world.claim("n2").await.expect(201);
     let admit = world.until_leased("n2", "slurm_admit").await;
-    let JobSpec::SlurmAdmit { nodes, .. } = &admit.spec else { panic!("{admit:?}") };
-    assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    let list = world.agent.list_members(&admit).await.unwrap();
+    assert_eq!(list.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
     world.agent.work(&remove).await.unwrap();
     world.agent.work(&admit).await.unwrap();
     world.settle().await;

@@ -54,6 +54,8 @@ pub struct Controllers {
 struct Membership {
     /// Held while files are written and taken over.
     writer: tokio::sync::Mutex<()>,
+    /// Held while the server is asked for a list.
+    asking: tokio::sync::Mutex<()>,
     /// The newest list seen, with its revision. Jobs overlap: one that waits longer than the next took to arrive must not put its own, older
     /// list back.
     newest: Mutex<Option<(i64, Arc<[SlurmNode]>)>>,
@@ -87,6 +89,17 @@ impl Controller {
         if newest.as_ref().is_none_or(|(known, _)| *known <= revision) {
             *newest = Some((revision, nodes.into()));
         }
+    }
+
+    /// Waits until nobody else asks for a list of this cluster's members; held until it is dropped.
+    pub async fn asking(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.membership.asking.lock().await
+    }
+
+    /// The newest list seen, when it is of this revision or a later one.
+    pub fn members_since(&self, revision: i64) -> Option<Arc<[SlurmNode]>> {
+        let newest = self.membership.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.as_ref().filter(|(known, _)| *known >= revision).map(|(_, nodes)| Arc::clone(nodes))
     }
 
     /// Makes `name` a node that takes jobs: writes `nodes` (all of the cluster's, `name` among them), has them taken over, and waits until the

@@ -52,13 +52,11 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
         // The controller's view is what counts; the node itself was judged by its gates.
-        JobSpec::SlurmAdmit { cluster, nodes, revision, name, login: _ } => {
-            slurm::admit(context, cluster, (*revision, nodes), name).await
+        JobSpec::SlurmAdmit { cluster, revision, name, login: _ } => {
+            slurm::admit(context, cluster, *revision, name).await
         }
         JobSpec::SlurmDrain { cluster, name, reason } => slurm::drain(context, cluster, name, reason).await,
-        JobSpec::SlurmRemove { cluster, nodes, revision, name } => {
-            slurm::remove(context, cluster, (*revision, nodes), name).await
-        }
+        JobSpec::SlurmRemove { cluster, revision, name } => slurm::remove(context, cluster, *revision, name).await,
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
         JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
     }

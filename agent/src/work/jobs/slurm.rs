@@ -1,21 +1,23 @@
 //! Into and out of the scheduler. Idempotent: each looks at what the controller knows and mends the difference.
 
+use std::sync::Arc;
+
 use muster_core::clusters::{SlurmCluster, SlurmNode};
 use muster_core::wire::agent::JobResult;
 use muster_core::wire::node::Failure;
 
-use crate::cluster::slurm::SlurmError;
+use crate::cluster::slurm::{Controller, SlurmError};
 use crate::work::context::JobContext;
 
 pub(super) async fn admit(
     context: &JobContext,
     cluster: &SlurmCluster,
-    (revision, nodes): (i64, &[SlurmNode]),
+    revision: i64,
     name: &str,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
-    controller.note_members(revision, nodes);
-    let view = controller.admit(nodes, name, &context.watch(context.remaining())).await?;
+    let nodes = members(context, &controller, revision).await?;
+    let view = controller.admit(&nodes, name, &context.watch(context.remaining())).await?;
     Ok(JobResult::Admitted { view: view.to_string() })
 }
 
@@ -33,13 +35,24 @@ pub(super) async fn drain(
 pub(super) async fn remove(
     context: &JobContext,
     cluster: &SlurmCluster,
-    (revision, nodes): (i64, &[SlurmNode]),
+    revision: i64,
     name: &str,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
-    controller.note_members(revision, nodes);
-    controller.remove(nodes, name, &context.watch(context.remaining())).await?;
+    let nodes = members(context, &controller, revision).await?;
+    controller.remove(&nodes, name, &context.watch(context.remaining())).await?;
     Ok(JobResult::Removed)
+}
+
+/// A list of members that is not older than the job's order: the one at hand, or one that is asked for once for all who wait for it.
+async fn members(context: &JobContext, controller: &Controller, revision: i64) -> Result<Arc<[SlurmNode]>, Failure> {
+    let _alone = controller.asking().await;
+    if let Some(nodes) = controller.members_since(revision) {
+        return Ok(nodes);
+    }
+    let listed = context.list_members().await?;
+    controller.note_members(listed.revision, &listed.nodes);
+    Ok(listed.nodes.into())
 }
 
 impl From<SlurmError> for Failure {

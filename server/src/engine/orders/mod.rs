@@ -6,7 +6,7 @@ mod stack; // The stack, resolved for one node
 
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
-use muster_core::clusters::{ClusterSpec, SlurmCluster, SlurmNode};
+use muster_core::clusters::{ClusterSpec, SlurmCluster};
 use muster_core::facts::{Facts, Firmware};
 use muster_core::ids::PermitId;
 use muster_core::lifecycle::steps::Step;
@@ -25,7 +25,7 @@ use crate::db::specs::{OrderNode, Wiring};
 use crate::engine::outcomes::wanted;
 use crate::keys::Keys;
 
-pub use self::cluster::Members;
+pub use self::cluster::members;
 
 /// Port of the agent's boot listener.
 const BOOT_PORT: u16 = 8090;
@@ -34,7 +34,6 @@ const SSH_PORT: u16 = 22;
 /// Everything an order is built from.
 struct Sources<'a> {
     keys: &'a Keys,
-    members: &'a Members,
     row: &'a LeasedRow,
     node: OrderNode,
     wiring: Wiring,
@@ -45,19 +44,13 @@ struct Sources<'a> {
 ///
 /// # Errors
 /// When something the step needs is not declared or a secret cannot be opened: a sentence for the person who declared it.
-pub async fn build(
-    app: &App,
-    conn: &mut PgConnection,
-    row: &LeasedRow,
-    members: &Members,
-    now: Timestamp,
-) -> anyhow::Result<Job> {
+pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Timestamp) -> anyhow::Result<Job> {
     let node = db::specs::find_node(conn, row.node).await?;
     let wiring = db::specs::find_wiring(conn, row.node)
         .await?
         .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
     let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
-    let sources = Sources { keys: &app.keys, members, row, node, wiring, agent_address: subnet.agent_address };
+    let sources = Sources { keys: &app.keys, row, node, wiring, agent_address: subnet.agent_address };
     let step: Step = row.step.parse()?;
     let spec = spec(conn, &sources, &subnet, step).await?;
     Ok(Job {
@@ -106,9 +99,8 @@ async fn spec(
         }
         Step::Gates | Step::GatesAfterReboot => JobSpec::Gates { login: installed(s)?, plan: gates(conn, s).await? },
         Step::Admit => {
-            let (revision, nodes) = members(conn, s).await?;
-            let name = s.node.name.clone();
-            JobSpec::SlurmAdmit { cluster: slurm(s)?, nodes, revision, name, login: installed(s)? }
+            let revision = db::specs::next_revision(conn).await?;
+            JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
         }
         Step::Drain => JobSpec::SlurmDrain {
             cluster: slurm(s)?,
@@ -116,8 +108,8 @@ async fn spec(
             reason: "muster: leaving service".to_owned(),
         },
         Step::Remove => {
-            let (revision, nodes) = members(conn, s).await?;
-            JobSpec::SlurmRemove { cluster: slurm(s)?, nodes, revision, name: s.node.name.clone() }
+            let revision = db::specs::next_revision(conn).await?;
+            JobSpec::SlurmRemove { cluster: slurm(s)?, revision, name: s.node.name.clone() }
         }
         Step::Wipe => JobSpec::Wipe {
             login: live(conn, s).await?.context("no live image is pinned")?,
@@ -291,13 +283,6 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         ]
         .into(),
     })
-}
-
-/// The members of the node's cluster. A node that is being removed is none, by the very job this is for.
-async fn members(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<(i64, Vec<SlurmNode>)> {
-    let cluster = s.node.cluster_name.as_deref().context("the pool names no cluster")?;
-    let (revision, nodes) = s.members.of(conn, cluster).await?;
-    Ok((revision, nodes.to_vec()))
 }
 
 fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {

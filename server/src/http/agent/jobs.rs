@@ -19,7 +19,6 @@ use crate::app::App;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
-use crate::engine::orders::Members;
 use crate::engine::outcomes::Applied;
 use crate::engine::{orders, outcomes, permits};
 use crate::error::Error;
@@ -44,7 +43,7 @@ fn lease_end(now: Timestamp) -> Timestamp {
     now + SignedDuration::from_secs(i64::try_from(LEASE_S).unwrap_or(30))
 }
 
-fn stale() -> Error {
+pub(super) fn stale() -> Error {
     Error::conflict("stale_attempt", "Another attempt of this job is current.")
 }
 
@@ -81,15 +80,14 @@ async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
     // Built with nothing held: an answer that never arrives is what a lease's end is for.
-    let members = Members::default();
-    let orders = stream::iter(rows).map(|row| order(app, row, &members, now)).buffered(BUILDERS);
+    let orders = stream::iter(rows).map(|row| order(app, row, now)).buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
 }
 
 /// The order for a leased row; `None` when it cannot be built, which ends the step.
-async fn order(app: &App, row: LeasedRow, members: &Members, now: Timestamp) -> Result<Option<Job>, Error> {
-    let built = orders::build(app, &mut *app.pool.acquire().await?, &row, members, now).await;
+async fn order(app: &App, row: LeasedRow, now: Timestamp) -> Result<Option<Job>, Error> {
+    let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
     match built {
         Ok(job) => Ok(Some(job)),
         // Nothing is wrong with the order: the lease runs out, and the job is leased again.

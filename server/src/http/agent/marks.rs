@@ -13,7 +13,6 @@ use muster_core::wire::agent::{HEARD, MARK, SERVED_AT};
 use sqlx::PgConnection;
 
 use crate::app::App;
-use crate::db;
 use crate::engine::caution;
 use crate::error::Error;
 use crate::http::wake;
@@ -34,20 +33,14 @@ impl Mark {
         *mark = event.or(*mark);
     }
 
-    /// Holds what the agent remembers against the database, and begins a caution when the agent knows more.
-    pub(super) async fn compare(
+    /// Begins a caution: the agent remembers an event that the database does not have.
+    pub(super) async fn miss(
         &self,
         conn: &mut PgConnection,
         agent: &str,
-        parts: &Parts,
+        heard: EventId,
         app: &App,
     ) -> Result<(), Error> {
-        let Some(value) = parts.headers.get(HEARD) else { return Ok(()) };
-        let heard: Option<EventId> = value.to_str().ok().and_then(|text| text.parse().ok());
-        let heard = heard.ok_or_else(|| Error::invalid(HEARD, "invalid_value", "The id of an event."))?;
-        if db::cautions::knows(conn, heard).await? {
-            return Ok(());
-        }
         let because = format!("The agent {agent} was told of the event {heard}, and the database does not have it.");
         let mut tx = sqlx::Connection::begin(conn).await?;
         let event = caution::notice(&mut tx, &because, app.clock.now()).await?;
@@ -56,6 +49,13 @@ impl Mark {
         wake(app);
         Ok(())
     }
+}
+
+/// The event that an agent remembers, if it does.
+pub(super) fn heard(parts: &Parts) -> Result<Option<EventId>, Error> {
+    let Some(value) = parts.headers.get(HEARD) else { return Ok(None) };
+    let heard: Option<EventId> = value.to_str().ok().and_then(|text| text.parse().ok());
+    heard.map(Some).ok_or_else(|| Error::invalid(HEARD, "invalid_value", "The id of an event."))
 }
 
 /// Gives each request its mark, and the answer what became of it and the time.

@@ -6,6 +6,7 @@ mod clocks; // What the clock of an agent's machine says
 mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // What an agent is to remember, and what it remembers
+mod members; // Who is in a cluster
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
 mod told; // What agents pass on from nodes
@@ -26,7 +27,7 @@ use sqlx::PgConnection;
 use self::marks::Mark;
 use crate::app::App;
 use crate::db;
-use crate::db::agents::{AgentRow, Hold, LeaseTimes};
+use crate::db::agents::{AgentRow, Caller, Hold, LeaseTimes, SiteLease};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
@@ -56,6 +57,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/site", post(site::poll))
         .route("/agent/v1/lease", post(jobs::lease))
         .route("/agent/v1/jobs/{job}/act", post(jobs::act))
+        .route("/agent/v1/jobs/{job}/members", post(members::list))
         .route("/agent/v1/jobs/{job}/renew", post(jobs::renew))
         .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
         .route("/agent/v1/permits/redeem", post(jobs::redeem))
@@ -76,6 +78,8 @@ pub struct Agent {
     pub site_name: String,
     /// Of its current process.
     epoch: i64,
+    /// Its site's, as the call found it.
+    lease: SiteLease,
     last_seen: Option<Timestamp>,
     /// The time of the latest answer that it has; `None` of one that does not say.
     answered_at: Option<Timestamp>,
@@ -91,16 +95,19 @@ impl FromRequestParts<App> for Agent {
         let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Error::Unauthenticated)?;
         let arrived = app.clock.now();
         let mut conn = app.pool.acquire().await?;
-        let row = db::agents::find_by_token(&mut conn, &Digest::of(token.as_bytes()).0).await?;
-        let row = row.ok_or(Error::Unauthenticated)?;
+        let heard = marks::heard(parts)?;
+        let caller = db::agents::find_caller(&mut conn, &Digest::of(token.as_bytes()).0, heard).await?;
+        let Caller { agent: row, lease, known } = caller.ok_or(Error::Unauthenticated)?;
         let mark = Mark::of(parts);
-        mark.compare(&mut conn, &row.name, parts, app).await?;
+        if let Some(heard) = heard.filter(|_| !known) {
+            mark.miss(&mut conn, &row.name, heard, app).await?;
+        }
         if let Some(theirs) = time_in(parts, CLOCK) {
             clocks::compare(&mut conn, &row, theirs, arrived).await?;
         }
         let AgentRow { id, name, site, site_name, epoch, last_seen, .. } = row;
         let last_seen = last_seen.map(|at| at.to_jiff());
-        Ok(Self { id, name, site, site_name, epoch, last_seen, answered_at: time_in(parts, ANSWERED_AT), mark })
+        Ok(Self { id, name, site, site_name, epoch, lease, last_seen, answered_at: time_in(parts, ANSWERED_AT), mark })
     }
 }
 
@@ -115,16 +122,29 @@ impl Agent {
     /// process may do to a job is fenced by the job's attempt, so that the calls of one agent need not wait for each other, nor ask a second
     /// time who it is.
     async fn fence(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
-        self.admit(conn, epoch, self.epoch, app).await
+        self.admit(conn, epoch, (self.epoch, self.lease), app).await
+    }
+
+    /// The same in a call that has waited: what it found is old.
+    async fn fence_again(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
+        let lease = db::agents::find_lease(conn, self.site).await?;
+        self.admit(conn, epoch, (self.epoch, lease), app).await
     }
 
     /// The same, one call after the other, and none beside a hello: for what no attempt fences.
     async fn fence_alone(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
         let current = db::agents::hold(conn, self.id).await?;
-        self.admit(conn, epoch, current, app).await
+        let lease = db::agents::find_lease(conn, self.site).await?;
+        self.admit(conn, epoch, (current, lease), app).await
     }
 
-    async fn admit(&self, conn: &mut PgConnection, epoch: i64, current: i64, app: &App) -> Result<Standing, Error> {
+    async fn admit(
+        &self,
+        conn: &mut PgConnection,
+        epoch: i64,
+        (current, lease): (i64, SiteLease),
+        app: &App,
+    ) -> Result<Standing, Error> {
         if epoch != current {
             let detail = format!("This process has epoch {epoch}; another took over with {current}.");
             return Err(Error::conflict("stale_epoch", detail));
@@ -136,7 +156,7 @@ impl Agent {
         // It cannot have an answer of the future; only one of a server whose clock was put back says so.
         let until = self.answered_at.unwrap_or(now).min(now) + SITE_LEASE;
         let times = LeaseTimes { now, until, fresh: until - PROLONGED, over: now - LAST_CALL };
-        let former = match db::agents::hold_site(conn, self.site, self.id, times).await? {
+        let former = match db::agents::hold_site(conn, self.site, self.id, lease, times).await? {
             Hold::Held if until <= now => return Ok(Standing::Unheard),
             Hold::Held => return Ok(Standing::Acts),
             Hold::Others => return Ok(Standing::StandsBy),

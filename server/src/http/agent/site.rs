@@ -63,7 +63,7 @@ struct Range {
 
 async fn load(app: &App, agent: &Agent, epoch: i64) -> Result<SiteConfig, Error> {
     let mut conn = app.pool.begin().await?;
-    let standing = agent.fence(&mut conn, epoch, app).await?;
+    let standing = agent.fence_again(&mut conn, epoch, app).await?;
     if standing == Standing::StandsBy {
         conn.commit().await?;
         // Two that answered the same machines would take turns: one says what to boot, and the other to boot from disk.

@@ -1,0 +1,33 @@
+//! The members of a cluster, for the job that puts its node into it or takes it out.
+
+use axum::extract::State;
+use muster_core::ids::JobId;
+use muster_core::wire::agent::{AskMembers, ClusterMembers};
+
+use super::Agent;
+use super::jobs::stale;
+use crate::app::App;
+use crate::db;
+use crate::engine::orders;
+use crate::error::Error;
+use crate::http::extract::{Json, Path};
+
+/// Nobody is told of a cluster but who has such a job, at the attempt that is current.
+pub(super) async fn list(
+    State(app): State<App>,
+    agent: Agent,
+    Path(job): Path<JobId>,
+    Json(request): Json<AskMembers>,
+) -> Result<Json<ClusterMembers>, Error> {
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, request.epoch, &app).await?;
+    let current = db::jobs::lock_current(&mut tx, job, agent.id, request.attempt).await?.ok_or_else(stale)?;
+    if !matches!(current.step.as_str(), "admit" | "remove") {
+        return Err(Error::conflict("other_step", format!("The job's step is {}.", current.step)));
+    }
+    let cluster = db::specs::find_cluster(&mut tx, current.node).await?;
+    let cluster = cluster.ok_or_else(|| Error::conflict("no_cluster", "The node's pool names no cluster."))?;
+    let members = orders::members(&mut tx, &cluster).await?;
+    tx.commit().await?;
+    Ok(Json(members))
+}
