@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::identity;
 use super::power::{self, By, Started};
-use super::reach::{OtherKey, reach};
+use super::reach::{OtherKey, keep, reach};
 use super::supply::hold_blob;
 use crate::bmc::{Bmc, BmcView, BootOnce, PowerState};
 use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
@@ -187,6 +187,7 @@ async fn log_in(
         let told = identity::Wanted { uuid: view.uuid.as_deref(), serial: view.serial.as_deref() };
         identity::check("its BMC", told, &facts.smbios)?;
     }
+    keep(context, &login, session);
     let bmc_certificate = bmc.and_then(|(bmc, _)| bmc.certificate());
     Ok(JobResult::Live {
         host_key: report.host_key.clone(),
