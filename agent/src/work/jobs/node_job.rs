@@ -73,6 +73,14 @@ pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work
     Err(failed("node_job_lost", format!("following the node's work ended {BARREN} times without a new line")))
 }
 
+/// Has a session with muster-node in place ready for [`run`].
+pub(in crate::work) async fn prepare(context: &JobContext, login: &Login) -> Result<(), Failure> {
+    let session = reach(context, login, OtherKey::Refuse).await?;
+    ensure_node(context, &session, login).await?;
+    keep(context, login, session);
+    Ok(())
+}
+
 /// Whether the node is entered after this as it was before it: what a converge changes may be that.
 fn lets_in_as_before(result: &WorkResult) -> bool {
     match result {

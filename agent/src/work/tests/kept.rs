@@ -49,6 +49,23 @@ async fn the_next_job_needs_no_log_in_and_asks_once_for_muster_node() {
 }
 
 #[tokio::test]
+async fn what_was_prepared_is_found_by_the_work() {
+    let (server, sshd) = (FakeServer::start().await, node(RESULT));
+    sshd.write("version", "{\"protocol\":0}");
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let login = sshd.login(PRINCIPAL);
+    let context = wipe(&agent, login.clone(), plan());
+    node_job::prepare(&context, &login).await.unwrap();
+    assert_eq!(sshd.file("pushed"), "muster-node");
+    node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap();
+    assert_eq!(
+        (connections(&sshd), sshd.file("asked").matches("sha256sum").count()),
+        (1, 1),
+        "asked when it was put there"
+    );
+}
+
+#[tokio::test]
 async fn what_an_order_says_differently_drops_it() {
     let (server, sshd, id) = (FakeServer::start().await, node(RESULT), NodeId::new());
     let (agent, _dir) = agent(&server, LEASE).await;
