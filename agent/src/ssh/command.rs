@@ -9,6 +9,9 @@ use muster_core::values::Digest;
 /// Where muster-node lives, in the live image and in the installed OS.
 pub const MUSTER_NODE: &str = "/usr/local/sbin/muster-node";
 
+/// Exit status of a command that found another muster-node than the one it names, or none, and did nothing.
+pub const NOT_IN_PLACE: u32 = 113;
+
 /// One command. `Display` gives the line the node's shell gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -20,6 +23,14 @@ pub enum Command {
     Run {
         job: JobId,
         attempt: i32,
+    },
+    /// Both in one: the answer of `Run` as the first line, then what `Attach` prints. Of a muster-node with another digest nothing is run: it ends
+    /// with [`NOT_IN_PLACE`].
+    RunAttached {
+        job: JobId,
+        attempt: i32,
+        offset: u64,
+        node: Option<Digest>,
     },
     /// Follows the job's spool from a byte offset until its result.
     Attach {
@@ -56,12 +67,12 @@ pub struct Bounds {
 
 impl Command {
     /// Bounds that fit the slowest machine seen and the largest honest answer. `Attach` streams instead: its lines are bounded, its time is
-    /// the job's.
+    /// the job's; those of `RunAttached` are for its first line.
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
             Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
-            Self::Run { .. } => (60, 64 << 10),
+            Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
             Self::Inventory => (180, 16 << 20),
             Self::InstallNode { .. } => (300, 64 << 10),
             Self::Attach { .. } => (0, 0),
@@ -76,6 +87,13 @@ impl fmt::Display for Command {
             Self::Version => write!(f, "{MUSTER_NODE} version"),
             Self::Inventory => write!(f, "{MUSTER_NODE} inventory"),
             Self::Run { job, attempt } => write!(f, "{MUSTER_NODE} run {job} {attempt}"),
+            Self::RunAttached { job, attempt, offset, node } => {
+                if let Some(digest) = node {
+                    let sum = digest.hex();
+                    write!(f, "echo '{sum}  {MUSTER_NODE}' | sha256sum --check --status || exit {NOT_IN_PLACE}; ")?;
+                }
+                write!(f, "{MUSTER_NODE} run {job} {attempt} && exec {MUSTER_NODE} attach {job} {offset}")
+            }
             Self::Attach { job, offset } => write!(f, "{MUSTER_NODE} attach {job} {offset}"),
             Self::Answer { job } => write!(f, "{MUSTER_NODE} answer {job}"),
             Self::Cancel { job } => write!(f, "{MUSTER_NODE} cancel {job}"),

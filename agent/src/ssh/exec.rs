@@ -49,7 +49,7 @@ impl Session {
 }
 
 /// Sends the input and closes it. A command that ends before it read all of it says why by its exit status, not by our broken pipe.
-async fn feed(writer: ChannelWriteHalf<Msg>, input: Bytes) -> Result<(), SshError> {
+pub(super) async fn feed(writer: ChannelWriteHalf<Msg>, input: Bytes) -> Result<(), SshError> {
     if !input.is_empty() && writer.data_bytes(input).await.is_err() {
         return Ok(());
     }

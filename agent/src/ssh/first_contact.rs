@@ -63,7 +63,7 @@ async fn connect(contact: FirstContact<'_>) -> Result<Met, SshError> {
     let key = key.ok_or_else(|| SshError::Lost("the machine showed no host key".into()))?;
     let host_key = key.to_openssh().map_err(|error| SshError::Lost(format!("its host key: {error}")))?;
     match log_in(&mut handle, contact).await? {
-        answer if answer.success() => Ok(Met::Session { session: Session { handle }, host_key }),
+        answer if answer.success() => Ok(Met::Session { session: Session::over(handle), host_key }),
         _ => Err(SshError::AuthRefused(address)),
     }
 }

@@ -1,11 +1,11 @@
 //! A command that prints lines for as long as it likes.
 
 use bytes::{Bytes, BytesMut};
-use russh::ChannelMsg;
 use russh::client::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 
 use super::command::Command;
-use super::exec::End;
+use super::exec::{End, feed};
 use super::{Session, SshError};
 
 /// The longest line: a gate run's result holds two 64 KiB tails per gate, escaped.
@@ -18,14 +18,45 @@ impl Session {
     /// # Errors
     /// `Lost` or `Timeout` when it could not be started.
     pub async fn lines(&self, command: Command) -> Result<Lines, SshError> {
-        let channel = self.start(command).await?;
-        Ok(Lines { channel, command, buffer: BytesMut::new(), scanned: 0, end: End::default() })
+        // Its input stays open for as long as it runs.
+        let (reader, writer) = self.start(command).await?.split();
+        Ok(Lines::of(reader, Some(writer), command))
+    }
+
+    /// Starts a command that reads all of its input before it says anything; its first line within the command's bounds, and the lines after it.
+    ///
+    /// # Errors
+    /// As [`Session::lines`], and what [`Lines::next`] says of the first one; `Lost` when it ended without one.
+    pub async fn fed_lines(&self, command: Command, input: Bytes) -> Result<(Bytes, Lines), SshError> {
+        let within = command.bounds().within;
+        let whole = async {
+            let (reader, writer) = self.start(command).await?.split();
+            let mut lines = Lines::of(reader, None, command);
+            let mut feeding = std::pin::pin!(feed(writer, input));
+            let mut fed = false;
+            loop {
+                tokio::select! {
+                    line = lines.next() => {
+                        let silent = || SshError::Lost(format!("{command} ended without a line"));
+                        return Ok((line?.ok_or_else(silent)?, lines));
+                    }
+                    done = &mut feeding, if !fed => {
+                        done?;
+                        fed = true;
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(within, whole)
+            .await
+            .map_err(|_| SshError::Timeout { what: command.to_string(), seconds: within.as_secs() })?
     }
 }
 
 /// Lines of a running command.
 pub struct Lines {
-    channel: russh::Channel<Msg>,
+    reader: ChannelReadHalf,
+    _input: Option<ChannelWriteHalf<Msg>>,
     command: Command,
     buffer: BytesMut,
     /// Bytes of `buffer` known to hold no line end.
@@ -34,6 +65,10 @@ pub struct Lines {
 }
 
 impl Lines {
+    fn of(reader: ChannelReadHalf, input: Option<ChannelWriteHalf<Msg>>, command: Command) -> Self {
+        Self { reader, _input: input, command, buffer: BytesMut::new(), scanned: 0, end: End::default() }
+    }
+
     /// The next whole line with its line feed, so that its length advances an offset; `None` once the command ended well. A last piece
     /// without a line feed is not a line. Cancel safe.
     ///
@@ -50,7 +85,7 @@ impl Lines {
             if self.scanned > LINE_BYTES {
                 return Err(SshError::TooMuch { command: self.command.to_string(), limit: LINE_BYTES });
             }
-            match self.channel.wait().await {
+            match self.reader.wait().await {
                 Some(ChannelMsg::Data { data }) => self.buffer.extend_from_slice(&data),
                 Some(message) => self.end.note(&message),
                 None => return std::mem::take(&mut self.end).judge(self.command).map(|()| None),

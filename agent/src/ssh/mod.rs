@@ -6,6 +6,7 @@
 pub mod command; // What may be run on a node, and its bounds
 mod exec; // One command: input, output, exit
 pub mod first_contact; // A machine that somebody else installed
+pub mod kept; // What one job leaves for the next
 pub mod lines; // A command that prints lines for as long as it likes
 #[cfg(test)]
 pub(crate) mod sshd; // A real sshd on loopback
@@ -17,18 +18,22 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
+use muster_core::values::Digest;
 use muster_core::wire::agent::Login;
 use russh::client::{self, Handle};
 use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Certificate, PrivateKey, PublicKey};
 use tokio::net::TcpStream;
 
+use command::Command;
+
 /// With three unanswered keepalives allowed, a node that fell silent is noticed after 40 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVES_UNANSWERED: usize = 3;
 /// A machine that is up takes a TCP connection at once, however loaded it is. One that is still booting is asked anew, rather than by the kernel's own
-/// repetitions, which come ever more rarely.
-const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+/// repetitions, of which the first comes after this and each further one after twice the time.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What can go wrong between us and a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +75,10 @@ impl SshError {
 /// A connection to one node, logged in as root. Dropping it closes it.
 pub struct Session {
     handle: Handle<Pin>,
+    /// The boot it is in, once it was asked: a connection does not outlive its boot.
+    boot_id: OnceLock<String>,
+    /// muster-node as it was found or put in place over it.
+    node: OnceLock<Digest>,
 }
 
 impl std::fmt::Debug for Session {
@@ -85,6 +94,50 @@ impl Session {
     /// [`SshError`]; `HostKeyMismatch` before anything of ours was sent.
     pub async fn connect(login: &Login, within: Duration) -> Result<Self, SshError> {
         Self::connect_watched(login, within, KEEPALIVE).await
+    }
+
+    fn over(handle: Handle<Pin>) -> Self {
+        Self { handle, boot_id: OnceLock::new(), node: OnceLock::new() }
+    }
+
+    /// Whether the other end still answers; no process is started there for it.
+    pub async fn answers(&self, within: Duration) -> bool {
+        let asked = tokio::time::timeout(within, self.handle.send_ping()).await;
+        matches!(asked, Ok(Ok(()))) && !self.handle.is_closed()
+    }
+
+    /// Waits until the connection is gone: closed from there, or silent for longer than keepalives bear.
+    pub async fn gone(self) {
+        let _why = self.handle.await;
+    }
+
+    /// The kernel's id of the boot that the session is in; asked for once.
+    ///
+    /// # Errors
+    /// As [`Session::exec`]; `Exit` when what it says is none.
+    pub async fn boot_id(&self) -> Result<String, SshError> {
+        if let Some(known) = self.boot_id.get() {
+            return Ok(known.clone());
+        }
+        let output = self.exec(Command::BootId, Bytes::new()).await?;
+        let text = String::from_utf8_lossy(&output).trim().to_owned();
+        let none = || SshError::Exit {
+            command: Command::BootId.to_string(),
+            status: 0,
+            stderr: format!("{text:?} is not a boot id"),
+        };
+        uuid::Uuid::try_parse(&text).map_err(|_| none())?;
+        Ok(self.boot_id.get_or_init(|| text).clone())
+    }
+
+    /// Whether this muster-node was found or put in place over this session.
+    pub fn has_node(&self, digest: Digest) -> bool {
+        self.node.get() == Some(&digest)
+    }
+
+    /// Remembers that this muster-node is in place there.
+    pub fn note_node(&self, digest: Digest) {
+        let _noted_before = self.node.set(digest);
     }
 
     async fn connect_watched(login: &Login, within: Duration, keepalive: Duration) -> Result<Self, SshError> {
@@ -108,7 +161,7 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
     let mut handle = client::connect_stream(config, stream, pin).await.map_err(refused)?;
     let answer = handle.authenticate_openssh_cert("root", Arc::new(key), certificate).await;
     match answer {
-        Ok(answer) if answer.success() => Ok(Session { handle }),
+        Ok(answer) if answer.success() => Ok(Session::over(handle)),
         Ok(_) => Err(SshError::AuthRefused(address)),
         Err(error) => Err(SshError::Lost(error.to_string())),
     }
@@ -192,7 +245,12 @@ impl client::Handler for Pin {
 /// # Errors
 /// [`SshError::BadLogin`] when the certificate cannot be read.
 pub fn is_live(login: &Login) -> Result<bool, SshError> {
+    Ok(principals(login)?.iter().any(|principal| principal.starts_with("muster-live:")))
+}
+
+/// As whom a login's certificate admits.
+fn principals(login: &Login) -> Result<Vec<String>, SshError> {
     let certificate = Certificate::from_openssh(&login.user_key.certificate)
         .map_err(|why| SshError::BadLogin(format!("user certificate: {why}")))?;
-    Ok(certificate.valid_principals().iter().any(|principal| principal.starts_with("muster-live:")))
+    Ok(certificate.valid_principals().to_vec())
 }

@@ -12,6 +12,7 @@ use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
+use crate::ssh::kept::KeptSessions;
 
 /// One agent process after the server welcomed it.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Agent {
     pub controllers: Controllers,
     pub blobs: BlobCache,
     pub reports: Reports,
+    /// What one job leaves for the next on the same node.
+    pub sessions: KeptSessions,
     /// Cancelled once the server says that another process acts for the site.
     pub superseded: CancellationToken,
 }

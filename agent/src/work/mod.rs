@@ -45,6 +45,7 @@ use crate::boot::loaders::IpxeBinaries;
 use crate::boot::{BootOptions, BootPorts, BootServices};
 use crate::cluster::slurm::Controllers;
 use crate::consoles;
+use crate::ssh::kept::KeptSessions;
 
 const SITE_POLL: Duration = Duration::from_secs(60);
 const MAX_PAUSE: Duration = Duration::from_secs(15);
@@ -129,6 +130,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         controllers: Controllers::default(),
         blobs,
         reports,
+        sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     });
     let ended = serve(&agent, config, sightings, &stop).await;
@@ -151,6 +153,8 @@ async fn serve(
     tasks.spawn(work.clone().run_until_cancelled_owned(follow_site(Arc::clone(agent), config)).map(drop));
     tasks.spawn(work.clone().run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen)).map(drop));
     tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
+    let (sweeper, swept) = (Arc::clone(agent), work.clone());
+    tasks.spawn(async move { swept.run_until_cancelled(sweeper.sessions.keep_swept()).await.unwrap_or_default() });
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = agent.superseded.cancelled() => Err(AgentError::Superseded),

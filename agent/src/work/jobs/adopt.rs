@@ -6,7 +6,7 @@ use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{JobResult, Login};
 use muster_core::wire::node::Failure;
 
-use super::reach::{TRY, boot_id};
+use super::reach::TRY;
 use crate::ssh::command::Command;
 use crate::ssh::first_contact::{FirstContact, Met, meet};
 use crate::ssh::{Session, SshError};
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &JobContext, adopt: &Adopt) -> Result<JobResult
         user_key: adopt.user_key.clone(),
     };
     let ours = Session::connect(&login, TRY).await.map_err(not_trusted)?;
-    Ok(JobResult::Adopted { host_key, boot_id: boot_id(&ours).await? })
+    Ok(JobResult::Adopted { host_key, boot_id: ours.boot_id().await? })
 }
 
 fn not_trusted(error: SshError) -> Failure {

@@ -7,7 +7,7 @@ use muster_core::wire::agent::{ActReply, JobResult, Login, Power};
 use muster_core::wire::node::Failure;
 
 use super::power::{self, By};
-use super::reach::{OtherKey, TRY, boot_id, reach};
+use super::reach::{OtherKey, TRY, keep, reach};
 use crate::bmc::BootOnce;
 use crate::ssh::Session;
 use crate::ssh::command::Command;
@@ -22,15 +22,23 @@ pub(super) async fn run(
     live: Option<&Login>,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
-    if let Ok(session) = Session::connect(login, TRY).await {
-        return Ok(JobResult::Booted { boot_id: boot_id(&session).await? });
+    if !context.agent.sessions.other_answers(context.job.node, login).await
+        && let Ok(session) = Session::connect(login, TRY).await
+    {
+        return booted(context, login, session).await;
     }
     match power::by(context, power)? {
         By::Bmc(bmc) => drop(power::start(context, &bmc, permit, BootOnce::None).await?),
         By::Person(person) => by_hand(context, person, live, permit).await?,
     }
     let session = reach(context, login, OtherKey::NotYet).await?;
-    Ok(JobResult::Booted { boot_id: boot_id(&session).await? })
+    booted(context, login, session).await
+}
+
+async fn booted(context: &JobContext, login: &Login, session: Session) -> Result<JobResult, Failure> {
+    let boot_id = session.boot_id().await?;
+    keep(context, login, session);
+    Ok(JobResult::Booted { boot_id })
 }
 
 /// Without a BMC: through the live session where it is still there, else by a person.
@@ -51,7 +59,7 @@ async fn by_hand(context: &JobContext, person: &str, live: Option<&Login>, permi
             return Ok(());
         }
     };
-    let before = boot_id(&session).await?;
+    let before = session.boot_id().await?;
     context.redeem_power(permit).await?;
     if let ActReply::Go = context.start_act(ACT, &before).await? {
         // The connection breaks while the machine goes down: no answer is the usual one.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::identity;
 use super::power::{self, By, Started};
-use super::reach::{OtherKey, reach};
+use super::reach::{OtherKey, keep, reach};
 use super::supply::hold_blob;
 use crate::bmc::{Bmc, BmcView, BootOnce, PowerState};
 use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
@@ -29,11 +29,14 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
     hold_blob(context, spec.initrd).await?;
     let armed = context.agent.boots.arm(context.job.node, spec).map_err(not_armed)?;
     let boot = async {
-        let (report, bmc) = match context.agent.reports.find(&spec.nonce) {
-            Some(report) => (report, observed_bmc(context, &spec.power).await?),
-            None => start_and_wait(context, spec, &armed).await?,
-        };
-        log_in(context, spec, &report, bmc).await
+        if let Some(report) = context.agent.reports.find(&spec.nonce) {
+            let bmc = observed_bmc(context, &spec.power).await?;
+            return log_in(context, spec, &report, bmc).await;
+        }
+        let (report, bmc) = start_and_wait(context, spec, &armed).await?;
+        // The machine need not wait for our disk.
+        let ((), live) = tokio::join!(save(context, &report), log_in(context, spec, &report, bmc));
+        live
     };
     tokio::select! {
         result = boot => result,
@@ -60,24 +63,26 @@ async fn start_and_wait(
     armed: &ArmedHandle,
 ) -> Result<(LiveReport, SeenBmc), Failure> {
     let mac = spec.macs[0];
-    let (report, seen) = match power::by(context, &spec.power)? {
+    match power::by(context, &spec.power)? {
         By::Person(person) => {
             let node = &context.job.node_name;
             let by_hand = format!("waiting for {person} to power on {node} (network boot)");
-            (wait_for_report(context, armed, mac, &by_hand).await?, None)
+            Ok((wait_for_report(context, armed, mac, &by_hand).await?, None))
         }
         By::Bmc(bmc) => {
             let (started, view) = power::start(context, &bmc, spec.permit, BootOnce::Pxe).await?;
-            (wait_in_window(context, armed, mac, &bmc, started).await?, Some((bmc, view)))
+            Ok((wait_in_window(context, armed, mac, &bmc, started).await?, Some((bmc, view))))
         }
-    };
-    let kept = context.agent.reports.clone();
-    let copy = report.clone();
+    }
+}
+
+/// Keeps the report for a successor.
+async fn save(context: &JobContext, report: &LiveReport) {
+    let (kept, copy) = (context.agent.reports.clone(), report.clone());
     let saved = tokio::task::spawn_blocking(move || kept.save(&copy)).await;
     if let Ok(Err(error)) = saved {
         context.voice.log(format!("the live image's report could not be kept for a restart: {error}"));
     }
-    Ok((report, seen))
 }
 
 /// Waits for the report as long as the power act's window is open.
@@ -187,6 +192,7 @@ async fn log_in(
         let told = identity::Wanted { uuid: view.uuid.as_deref(), serial: view.serial.as_deref() };
         identity::check("its BMC", told, &facts.smbios)?;
     }
+    keep(context, &login, session);
     let bmc_certificate = bmc.and_then(|(bmc, _)| bmc.certificate());
     Ok(JobResult::Live {
         host_key: report.host_key.clone(),

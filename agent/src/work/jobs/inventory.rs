@@ -6,7 +6,7 @@ use muster_core::wire::agent::{JobResult, Login};
 use muster_core::wire::node::{Failure, Inventory};
 
 use super::node_job::ensure_node;
-use super::reach::{OtherKey, reach};
+use super::reach::{OtherKey, keep, reach};
 use crate::ssh::Session;
 use crate::ssh::command::Command;
 use crate::work::context::{JobContext, fatal};
@@ -15,6 +15,7 @@ pub(super) async fn run(context: &JobContext, login: &Login) -> Result<JobResult
     let session = reach(context, login, OtherKey::Refuse).await?;
     ensure_node(context, &session, login).await?;
     let inventory = read(&session).await?;
+    keep(context, login, session);
     Ok(JobResult::Facts { facts: Box::new(inventory.facts) })
 }
 

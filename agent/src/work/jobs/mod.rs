@@ -45,7 +45,8 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Converge { login, plan } => {
             // A look at the drift installs nothing and needs nothing.
             if !plan.dry_run {
-                supply::hold_bundle(context, plan).await?;
+                // The node gets muster-node while the site gets the bundle.
+                tokio::try_join!(supply::hold_bundle(context, plan), node_job::prepare(context, login))?;
             }
             follow(context, login, Work::Converge(plan.clone())).await
         }

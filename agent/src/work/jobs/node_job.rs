@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muster_core::ids::JobId;
+use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{LogLine, Login};
 use muster_core::wire::node::{Answer, Challenge, Failure, Line, Plan, RunReply, Version, Work, WorkResult};
 
-use super::reach::{OtherKey, TRY, reach};
-use crate::ssh::command::Command;
+use super::reach::{OtherKey, TRY, keep, reach};
+use crate::ssh::command::{Command, NOT_IN_PLACE};
+use crate::ssh::lines::Lines;
 use crate::ssh::{self, Session, SshError};
 use crate::work::backoff::Backoff;
 use crate::work::context::{JobContext, failed, fatal};
@@ -50,7 +52,12 @@ pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work
         let session = reach(context, login, OtherKey::Refuse).await?;
         let before = following.offset;
         match following.follow(context, &session, login).await {
-            Ok(result) => return Ok(result),
+            Ok(result) => {
+                if lets_in_as_before(&result) {
+                    keep(context, login, session);
+                }
+                return Ok(result);
+            }
             Err(Pause::Failed(failure)) => return Err(failure),
             Err(Pause::Again(why)) => context.voice.log(format!("following again: {why}")),
         }
@@ -64,6 +71,23 @@ pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work
         backoff.pause().await;
     }
     Err(failed("node_job_lost", format!("following the node's work ended {BARREN} times without a new line")))
+}
+
+/// Has a session with muster-node in place ready for [`run`].
+pub(in crate::work) async fn prepare(context: &JobContext, login: &Login) -> Result<(), Failure> {
+    let session = reach(context, login, OtherKey::Refuse).await?;
+    ensure_node(context, &session, login).await?;
+    keep(context, login, session);
+    Ok(())
+}
+
+/// Whether the node is entered after this as it was before it: what a converge changes may be that.
+fn lets_in_as_before(result: &WorkResult) -> bool {
+    match result {
+        WorkResult::ImageWritten(_) | WorkResult::Gated { .. } | WorkResult::Wiped { .. } => true,
+        WorkResult::Converged(report) => report.clean(),
+        WorkResult::Failed(_) => false,
+    }
 }
 
 /// Tells the node to stop the job; one try, because the node stops by itself at the job's deadline too.
@@ -86,11 +110,8 @@ struct Following {
 
 impl Following {
     async fn follow(&mut self, context: &JobContext, session: &Session, login: &Login) -> Result<WorkResult, Pause> {
-        ensure_node(context, session, login).await?;
-        self.start(context, session).await?;
+        let mut lines = self.start(context, session, login).await?;
         self.send_answer(context, session).await?;
-        let job = context.job.id;
-        let mut lines = session.lines(Command::Attach { job, offset: self.offset }).await?;
         while let Some(line) = lines.next().await? {
             let understood = understand(&line)?;
             self.offset += line.len() as u64;
@@ -104,27 +125,44 @@ impl Following {
         Err(Pause::Again("the node's lines ended before a result".into()))
     }
 
-    /// Asking for the same job and attempt again is harmless: it answers `Already`.
-    async fn start(&mut self, context: &JobContext, session: &Session) -> Result<(), Pause> {
-        let (job, attempt) = (context.job.id, context.job.attempt);
-        let plan = serde_json::to_vec(&self.plan(context)).expect("a plan is plain data");
-        let output = session.exec(Command::Run { job, attempt }, plan.into()).await?;
-        let reply = serde_json::from_slice(&output)
+    /// Asking for the same job and attempt again is harmless: it answers `Already`. The lines that follow begin at the offset.
+    async fn start(&mut self, context: &JobContext, session: &Session, login: &Login) -> Result<Lines, Pause> {
+        let (reply, lines) = self.ask(context, session, login).await?;
+        let reply = serde_json::from_slice(&reply)
             .map_err(|error| fatal("node_protocol", format!("the answer to run cannot be read: {error}")))?;
         match reply {
-            RunReply::Started { .. } => {
+            RunReply::Started { job, .. } => {
                 // Whatever was read before belonged to a spool that is gone.
-                self.offset = 0;
                 self.unsent = None;
-                Ok(())
+                match std::mem::take(&mut self.offset) {
+                    0 => Ok(lines),
+                    _ => Ok(session.lines(Command::Attach { job, offset: 0 }).await?),
+                }
             }
-            RunReply::Already { .. } => Ok(()),
+            RunReply::Already { .. } => Ok(lines),
             RunReply::Busy { job } => Err(self.wait_for_other(context, job)),
             RunReply::Stale { epoch, attempt } => {
                 let newer = format!("the node already works on epoch {epoch}, attempt {attempt}");
                 Err(fatal("stale_on_node", newer).into())
             }
         }
+    }
+
+    /// Runs the job by this agent's muster-node, which is put in place first where it is not.
+    async fn ask(&self, context: &JobContext, session: &Session, login: &Login) -> Result<(Bytes, Lines), SshError> {
+        let plan = Bytes::from(serde_json::to_vec(&self.plan(context)).expect("a plan is plain data"));
+        let node = unseen_node(context, session, login)?;
+        let (job, attempt, offset) = (context.job.id, context.job.attempt, self.offset);
+        let command = Command::RunAttached { job, attempt, offset, node };
+        let said = match (session.fed_lines(command, plan.clone()).await, node) {
+            (Err(SshError::Exit { status: NOT_IN_PLACE, .. }), Some(_)) => {
+                install_node(context, session).await?;
+                session.fed_lines(command, plan).await?
+            }
+            (said, _) => said?,
+        };
+        node.inspect(|digest| session.note_node(*digest));
+        Ok(said)
     }
 
     fn wait_for_other(&self, context: &JobContext, job: JobId) -> Pause {
@@ -176,21 +214,49 @@ fn understand(line: &[u8]) -> Result<Line, Failure> {
     })
 }
 
-/// Makes sure that the node has this agent's muster-node. In a live image it is baked in and trusted with the image; only an installed
-/// system, whose copy is as old as its last job, gets a new one.
+/// The muster-node that has yet to be seen in place. In a live image it is baked in and trusted with the image; only an installed system, whose
+/// copy is as old as its last job, gets a new one.
+fn unseen_node(context: &JobContext, session: &Session, login: &Login) -> Result<Option<Digest>, SshError> {
+    let digest = context.agent.node.digest;
+    Ok((!ssh::is_live(login)? && !session.has_node(digest)).then_some(digest))
+}
+
+/// Makes sure that the node has this agent's muster-node.
 pub(super) async fn ensure_node(context: &JobContext, session: &Session, login: &Login) -> Result<(), SshError> {
-    if ssh::is_live(login)? {
-        return Ok(());
-    }
-    let node = &context.agent.node;
+    let Some(digest) = unseen_node(context, session, login)? else { return Ok(()) };
     let installed = match session.exec(Command::Version, Bytes::new()).await {
         Ok(output) => serde_json::from_slice::<Version>(&output).ok().map(|version| version.digest),
         Err(SshError::Exit { .. }) => None,
         Err(error) => return Err(error),
     };
-    if installed != Some(node.digest) {
-        context.voice.log(format!("installing muster-node {} on {}", node.digest, context.job.node_name));
-        session.exec(Command::InstallNode { digest: node.digest }, node.bytes.clone()).await?;
+    if installed != Some(digest) {
+        install_node(context, session).await?;
     }
+    session.note_node(digest);
     Ok(())
+}
+
+async fn install_node(context: &JobContext, session: &Session) -> Result<(), SshError> {
+    let node = &context.agent.node;
+    context.voice.log(format!("installing muster-node {} on {}", node.digest, context.job.node_name));
+    session.exec(Command::InstallNode { digest: node.digest }, node.bytes.clone()).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::stacks::{ConvergeReport, ItemOutcome, ItemReport};
+
+    use super::*;
+
+    #[test]
+    fn what_changed_a_system_may_have_changed_whom_it_lets_in() {
+        let lets_in = |outcome| {
+            let item = ItemReport { item: "file /etc/ssh/sshd_config".into(), outcome, before: None, after: None };
+            let report = ConvergeReport { lock: Digest([0; 32]), items: vec![item], reboot_for: Vec::new() };
+            lets_in_as_before(&WorkResult::Converged(report))
+        };
+        assert!(lets_in(ItemOutcome::Unchanged));
+        assert!(!lets_in(ItemOutcome::Changed));
+        assert!(!lets_in_as_before(&WorkResult::Failed(failed("x", "y"))));
+    }
 }

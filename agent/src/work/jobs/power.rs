@@ -52,6 +52,7 @@ pub(super) async fn start(
     permit: PermitId,
     next: BootOnce,
 ) -> Result<(Started, BmcView), Failure> {
+    context.agent.sessions.forget(context.job.node);
     if let Some(record) = context.former_act(&ACTS) {
         let age = Duration::from_secs(record.age_s);
         context.voice.log(format!(
@@ -98,6 +99,7 @@ async fn set_boot(context: &JobContext, bmc: &Bmc, next: BootOnce) -> Result<Opt
 
 /// Cuts the power. Looked at before and after by the caller.
 pub(super) async fn force_off(context: &JobContext, bmc: &Bmc) -> Result<(), Failure> {
+    context.agent.sessions.forget(context.job.node);
     Ok(once_not_busy(context, bmc, Reset::ForceOff).await?)
 }
 

@@ -8,7 +8,7 @@ use muster_core::wire::agent::{JobResult, Login, Power};
 use muster_core::wire::node::Failure;
 
 use super::power::{self, By};
-use super::reach::TRY;
+use super::reach::{TRY, kept};
 use crate::bmc::{Bmc, BmcError, PowerState};
 use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
@@ -92,8 +92,14 @@ async fn off_by_ssh(context: &JobContext, login: &Login, permit: PermitId) -> Re
 
 /// Asks the system to shut down; whether it heard.
 async fn ask(context: &JobContext, login: &Login) -> bool {
-    let asked = async { Session::connect(login, TRY).await?.exec(Command::PowerOff, Bytes::new()).await }.await;
-    match asked {
+    let asked = async {
+        let session = match kept(context, login).await {
+            Some(session) => session,
+            None => Session::connect(login, TRY).await?,
+        };
+        session.exec(Command::PowerOff, Bytes::new()).await
+    };
+    match asked.await {
         Ok(_) | Err(SshError::Lost(_)) => true,
         Err(error) => {
             context.voice.log(format!("the system could not be asked to shut down: {error}"));

@@ -7,15 +7,15 @@ use muster_core::wire::node::Failure;
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;
 
-use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
-use crate::work::backoff::Backoff;
 use crate::work::context::{JobContext, failed, fatal};
 
 /// One try; a machine that is up answers within a second, a loaded one within a few.
 pub(super) const TRY: Duration = Duration::from_secs(15);
-/// Longest pause between tries: a booted machine is noticed this late at most.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Until a machine is asked again that refused: its network is up, and its sshd comes within seconds.
+const SOON: Duration = Duration::from_millis(250);
+/// The same, when asking costs it a log-in.
+const LATER: Duration = Duration::from_secs(1);
 
 /// What another host key than the recorded one means at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,11 @@ pub(super) enum OtherKey {
     NotYet,
 }
 
-/// Connects, trying until the job's deadline, and says so.
+/// The session that the job before this one left, else a new one; tried until the job's deadline, and said so.
 pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherKey) -> Result<Session, Failure> {
-    let mut backoff = Backoff::new(PAUSE);
+    if let Some(session) = kept(context, login).await {
+        return Ok(session);
+    }
     let mut before = None;
     loop {
         let asked = Instant::now();
@@ -46,28 +48,38 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
         }
         context.voice.waiting_for(format!("waiting for SSH on {} ({error})", context.job.node_name));
         before = Some(asked);
-        backoff.pause().await;
+        tokio::time::sleep(pause_after(&error)).await;
     }
+}
+
+/// How soon a machine that did not let us in is asked again.
+pub(super) fn pause_after(error: &SshError) -> Duration {
+    match error {
+        SshError::Unreachable { .. } => SOON,
+        SshError::BadLogin(_)
+        | SshError::HostKeyMismatch { .. }
+        | SshError::AuthRefused(_)
+        | SshError::Timeout { .. }
+        | SshError::Lost(_)
+        | SshError::Exit { .. }
+        | SshError::TooMuch { .. } => LATER,
+    }
+}
+
+/// What the job before this one left, if it is what this login leads to.
+pub(super) async fn kept(context: &JobContext, login: &Login) -> Option<Session> {
+    context.agent.sessions.take(context.job.node, context.job.epoch, login).await
+}
+
+/// Leaves a session to the node's next job.
+pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
+    context.agent.sessions.keep(context.job.node, context.job.epoch, login, session);
 }
 
 /// Logs how long a system that now answers may have been up before: since the last try that failed.
 pub(super) fn noticed(context: &JobContext, before: Option<Instant>) {
     if let Some(before) = before {
         context.voice.log(Noticed(before.elapsed()).to_string());
-    }
-}
-
-/// The kernel's id of the boot that a session is in.
-pub(super) async fn boot_id(session: &Session) -> Result<String, SshError> {
-    let output = session.exec(Command::BootId, bytes::Bytes::new()).await?;
-    let text = String::from_utf8_lossy(&output).trim().to_owned();
-    match uuid::Uuid::try_parse(&text) {
-        Ok(_) => Ok(text),
-        Err(_) => Err(SshError::Exit {
-            command: Command::BootId.to_string(),
-            status: 0,
-            stderr: format!("{text:?} is not a boot id"),
-        }),
     }
 }
 

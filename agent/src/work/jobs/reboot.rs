@@ -9,10 +9,10 @@ use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
 use super::power::{self, By};
-use super::reach::{OtherKey, TRY, boot_id, noticed, reach};
+use super::reach::{OtherKey, TRY, keep, noticed, pause_after, reach};
 use crate::bmc::BootOnce;
-use crate::ssh::Session;
 use crate::ssh::command::Command;
+use crate::ssh::{Session, SshError};
 use crate::work::context::JobContext;
 
 const ACT: &str = "reboot";
@@ -20,8 +20,8 @@ const ACT: &str = "reboot";
 const HUNG: Duration = Duration::from_mins(15);
 /// Between looks at a system that is still going down: each costs it a log-in.
 const GOING_DOWN: Duration = Duration::from_secs(3);
-/// Between looks at one that does not answer.
-const COMING_UP: Duration = Duration::from_secs(1);
+/// Services may take systemd's 90 s, twice, to stop.
+const TELL_AGAIN: Duration = Duration::from_mins(4);
 
 pub(super) async fn run(
     context: &JobContext,
@@ -29,12 +29,12 @@ pub(super) async fn run(
     login: &Login,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
-    let before = match context.former_act(&[ACT]) {
-        Some(record) => record.before.clone(),
-        None => tell(context, login, permit).await?,
+    let (before, told) = match context.former_act(&[ACT]) {
+        Some(record) => (record.before.clone(), None),
+        None => tell(context, login, permit).await.map(|(before, told)| (before, Some(told)))?,
     };
     tokio::select! {
-        after = other_boot(context, login, &before) => return after.map(|boot_id| JobResult::Booted { boot_id }),
+        after = other_boot(context, login, &before, told) => return after.map(|boot_id| JobResult::Booted { boot_id }),
         () = tokio::time::sleep(HUNG) => {}
     }
     match power::by(context, power)? {
@@ -50,50 +50,62 @@ pub(super) async fn run(
             ));
         }
     }
-    other_boot(context, login, &before).await.map(|boot_id| JobResult::Booted { boot_id })
+    other_boot(context, login, &before, None).await.map(|boot_id| JobResult::Booted { boot_id })
 }
 
-/// Commits the act with the boot id it ends, and tells the system.
-async fn tell(context: &JobContext, login: &Login, permit: PermitId) -> Result<String, Failure> {
+/// Commits the act with the boot id it ends, and tells the system; the session in that boot.
+async fn tell(context: &JobContext, login: &Login, permit: PermitId) -> Result<(String, Session), Failure> {
     let session = reach(context, login, OtherKey::Refuse).await?;
-    let before = boot_id(&session).await?;
+    let before = session.boot_id().await?;
     context.redeem_power(permit).await?;
     let _go_or_already = context.start_act(ACT, &before).await?;
     if let Err(error) = session.exec(Command::Reboot, Bytes::new()).await {
         context.voice.log(format!("asked it to reboot: {error}"));
     }
-    Ok(before)
+    Ok((before, session))
 }
 
 /// Waits for a boot id other than `before`. A system that still has the old one some time after it was told is told again: that it is in the
 /// old boot shows that the act has not happened.
-async fn other_boot(context: &JobContext, login: &Login, before: &str) -> Result<String, Failure> {
-    /// Services may take systemd's 90 s, twice, to stop.
-    const TELL_AGAIN: Duration = Duration::from_mins(4);
+async fn other_boot(
+    context: &JobContext,
+    login: &Login,
+    before: &str,
+    mut still: Option<Session>,
+) -> Result<String, Failure> {
     let mut told = Instant::now();
     let mut before_this = None;
+    let waiting = format!("waiting for {} to leave boot {before} and come back", context.job.node_name);
     loop {
+        context.voice.waiting_for(waiting.clone());
+        if let Some(session) = still.take() {
+            // It ends with its boot: then the next one is looked for at once.
+            let _gone_or_still_there = tokio::time::timeout(GOING_DOWN, session.gone()).await;
+        }
         let asked = Instant::now();
-        let mut pause = COMING_UP;
-        if let Ok(session) = Session::connect(login, TRY).await
-            && let Ok(now) = boot_id(&session).await
-        {
-            if now != before {
+        match look(login).await {
+            Ok((session, now)) if now != before => {
                 noticed(context, before_this);
                 context.voice.moving();
+                keep(context, login, session);
                 return Ok(now);
             }
-            pause = GOING_DOWN;
-            if told.elapsed() > TELL_AGAIN {
-                told = Instant::now();
-                context.voice.log("still in the boot before; telling it again");
-                let _broken_connection_is_usual = session.exec(Command::Reboot, Bytes::new()).await;
+            Ok((session, _)) => {
+                if told.elapsed() > TELL_AGAIN {
+                    told = Instant::now();
+                    context.voice.log("still in the boot before; telling it again");
+                    let _broken_connection_is_usual = session.exec(Command::Reboot, Bytes::new()).await;
+                }
+                still = Some(session);
             }
+            Err(error) => tokio::time::sleep(pause_after(&error)).await,
         }
-        context
-            .voice
-            .waiting_for(format!("waiting for {} to leave boot {before} and come back", context.job.node_name));
         before_this = Some(asked);
-        tokio::time::sleep(pause).await;
     }
+}
+
+async fn look(login: &Login) -> Result<(Session, String), SshError> {
+    let session = Session::connect(login, TRY).await?;
+    let boot_id = session.boot_id().await?;
+    Ok((session, boot_id))
 }

@@ -5,6 +5,7 @@ mod agents; // A whole agent process
 mod client; // The server's answers, told apart
 mod consoles; // Consoles that break
 mod jobs; // A job from lease to outcome
+mod kept; // What one job leaves for the next
 mod node_job; // Following work on a node
 pub(super) mod server; // The server
 
@@ -28,6 +29,7 @@ use crate::blobs::BlobCache;
 use crate::bmc::Bmcs;
 use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
+use crate::ssh::kept::KeptSessions;
 use crate::ssh::sshd::Sshd;
 
 /// An agent with a lease short enough that nobody waits for it.
@@ -48,6 +50,7 @@ pub(super) async fn agent_with(server: &FakeServer, lease: Duration, bmcs: Bmcs)
         controllers: Controllers::default(),
         blobs: BlobCache::at(dir.path().join("blobs")).await.unwrap(),
         reports: Reports::open(dir.path()).unwrap(),
+        sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     };
     (Arc::new(agent), dir)
