@@ -42,6 +42,9 @@ pub enum Error {
     /// A destructive call without `If-Match` (428).
     #[error("If-Match required")]
     PreconditionRequired,
+    /// The cursor is of a history that is not this one (410): read again from the beginning.
+    #[error("cursor expired")]
+    CursorExpired,
     /// The body is larger than the route takes (413).
     #[error("body too large")]
     TooLarge,
@@ -112,6 +115,7 @@ impl Error {
             | Self::Exists(_)
             | Self::Stale(_)
             | Self::PreconditionRequired
+            | Self::CursorExpired
             | Self::TooLarge
             | Self::UnsupportedMediaType
             | Self::MethodNotAllowed
@@ -128,6 +132,7 @@ impl Error {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Self::CursorExpired => StatusCode::GONE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -161,6 +166,12 @@ impl Error {
             Self::Stale(now) => {
                 ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[])
             }
+            Self::CursorExpired => (
+                "cursor_expired",
+                "The history ends before this number: an older database was restored. Begin again with `after=0`."
+                    .into(),
+                &[],
+            ),
             Self::TooLarge => ("too_large", "The body is larger than this route takes.".into(), &[]),
             Self::UnsupportedMediaType => ("unsupported_media_type", "Send application/json.".into(), &[]),
             Self::MethodNotAllowed => ("method_not_allowed", "The path has other methods: see Allow.".into(), &[]),
