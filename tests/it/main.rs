@@ -8,6 +8,7 @@ mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
 mod declared; // The contract of declared kinds
+mod dry_runs; // What a request would do
 mod engine; // The engine, from declaration to release
 mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs

@@ -35,3 +35,12 @@ pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Err
     sqlx::query!("SELECT true AS up").fetch_one(conn).await?;
     Ok(())
 }
+
+/// Lets every constraint that waits for the end of the transaction speak now.
+///
+/// # Errors
+/// What one of them refuses, or the database's.
+pub async fn check_constraints(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
+    sqlx::query!("SET CONSTRAINTS ALL IMMEDIATE").execute(conn).await?;
+    Ok(())
+}

@@ -10,6 +10,7 @@ pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
 pub mod declared; // The contract that all declared kinds share
 pub mod document; // JSON from callers
+pub mod dry_run; // What a request would do
 pub mod events; // The history, as pages and as a stream
 pub mod extract; // Our own extractors
 pub mod health; // Up, ready, metrics, scrape targets
@@ -87,7 +88,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
         .layer(middleware::from_fn(limit_time));
-    timed.merge(blobs::router())
+    timed.merge(blobs::router()).layer(middleware::from_fn(dry_run::read))
 }
 
 /// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
