@@ -17,6 +17,7 @@ mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe
+mod plans; // What a set of objects would do
 mod races; // Claims, releases and retries at once
 mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back

@@ -22,6 +22,7 @@ pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod permits; // The right to act
+pub mod plans; // Whom a change reaches
 pub mod primary; // The server that takes writes
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines

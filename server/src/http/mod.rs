@@ -20,6 +20,7 @@ pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands
 pub mod paging; // Keyset pages
+pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod tokens; // Tokens of machines
@@ -84,6 +85,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(agents::router())
         .merge(approvals::router())
         .merge(caution::router())
+        .merge(plan::router())
         .merge(tokens::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))

@@ -45,7 +45,18 @@ pub async fn write<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> 
     Ok(done)
 }
 
-/// The same, once per idempotency key: asked again, it is answered again and not done again.
+/// Does all of it, and takes it back: what it would have done.
+///
+/// # Errors
+/// The effect's own; the database's.
+pub async fn tell<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>) -> Result<T, Error> {
+    let mut tx = app.pool.begin().await?;
+    let told = effect(&mut tx).await?;
+    tx.rollback().await?;
+    Ok(told)
+}
+
+/// As [`write`], once per idempotency key: asked again, it is answered again and not done again.
 ///
 /// # Errors
 /// As [`write`]; 422 when the key was used for another request.
