@@ -45,6 +45,9 @@ pub enum Error {
     /// The cursor is of a history that is not this one (410): read again from the beginning.
     #[error("cursor expired")]
     CursorExpired,
+    /// The caller sent too many requests (429); the seconds until the next one is taken.
+    #[error("too many requests")]
+    TooMany { wait_s: f64 },
     /// The body is larger than the route takes (413).
     #[error("body too large")]
     TooLarge,
@@ -104,6 +107,7 @@ impl Error {
             Self::Unavailable(_)
             | Self::Contended(_)
             | Self::Caution(_)
+            | Self::TooMany { .. }
             | Self::Conflict { .. }
             | Self::Busy { .. } => true,
             Self::Invalid(_)
@@ -133,6 +137,7 @@ impl Error {
             Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::CursorExpired => StatusCode::GONE,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -165,6 +170,9 @@ impl Error {
             Self::Stale(0) => ("stale_generation", "There is no such object to match.".into(), &[]),
             Self::Stale(now) => {
                 ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[])
+            }
+            Self::TooMany { .. } => {
+                ("too_many_requests", "More was asked than one caller may; go on after Retry-After.".into(), &[])
             }
             Self::CursorExpired => (
                 "cursor_expired",
@@ -301,6 +309,7 @@ impl Error {
             Self::SecondPerson { id, .. } => {
                 vec![(header::LINK, format!("</v1/approvals/{id}>; rel=\"blocked-by\""))]
             }
+            Self::TooMany { wait_s } => vec![(header::RETRY_AFTER, format!("{:.0}", wait_s.ceil().max(1.0)))],
             Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],

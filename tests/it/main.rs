@@ -12,6 +12,7 @@ mod dry_runs; // What a request would do
 mod engine; // The engine, from declaration to release
 mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs
+mod limits; // How much a caller may send
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract

@@ -16,6 +16,7 @@ pub mod extract; // Our own extractors
 pub mod health; // Up, ready, metrics, scrape targets
 pub mod idempotency; // The same request again has the same effect once
 pub mod kinds; // What each declared kind adds
+pub mod limits; // How many requests a caller may send
 pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands
@@ -43,6 +44,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use self::extract::Json;
+use self::limits::{Limits, Rates};
 use crate::app::App;
 use crate::auth::cross_site;
 use crate::error::Error;
@@ -56,13 +58,20 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Everything that people, browsers and machines reach on the public listener.
 pub fn router(app: App) -> Router {
+    limited(app, Rates::default())
+}
+
+/// The same, for callers who may send so much.
+pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
+    let limits = Limits::new(rates, app.clock.clone());
     let rest = rest.route("/openapi.json", get(async move || Json(description))).with_state(app.clone());
     let fixed = |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     rest.merge(crate::ui::router(app))
         .fallback(async || Error::NotFound("What the path names".into()))
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
         .layer(middleware::from_fn(cross_site::refuse))
+        .layer(middleware::from_fn_with_state(limits, limits::hold))
         .layer(middleware::from_fn(crate::ui::problems::as_pages))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(CompressionLayer::new())
