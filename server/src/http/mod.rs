@@ -40,7 +40,6 @@ use http::{HeaderName, HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use self::extract::Json;
@@ -64,6 +63,7 @@ pub fn router(app: App) -> Router {
 /// The same, for callers who may send so much.
 pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
+    let description = openapi::complete(&description);
     let limits = Limits::new(rates, app.clock.clone());
     let rest = rest.route("/openapi.json", get(async move || Json(description))).with_state(app.clone());
     let fixed = |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
@@ -103,8 +103,8 @@ fn rest() -> OpenApiRouter<App> {
 }
 
 /// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
-pub fn description() -> OpenApi {
-    rest().split_for_parts().1
+pub fn description() -> serde_json::Value {
+    openapi::complete(&rest().split_for_parts().1)
 }
 
 /// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.
