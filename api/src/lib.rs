@@ -16,6 +16,7 @@ pub mod kind; // Kinds: how they are called in paths and documents
 pub mod nodes; // One server: what is wanted of it and where it is on its way
 pub mod object; // The shape every object has
 pub mod operations; // Something long that was asked for
+pub mod plans; // What writing a set of objects would do
 pub mod pools; // What the nodes of a pool run
 pub mod problem; // RFC 9457 answers
 pub mod racks; // Cabinets

@@ -5,6 +5,7 @@ pub mod claims; // One node bound to one pool
 pub mod clock; // Time as a value
 pub mod clusters; // Where nodes are admitted, and what a scheduler is told about them
 pub mod consoles; // Text of serial consoles: what is kept, how it is shown
+pub mod effects; // What a change costs the machines it reaches
 pub mod facts; // What inspection observed on a node
 pub mod gates; // Gate criteria and verdicts
 pub mod ids; // One type per kind of id

@@ -42,6 +42,12 @@ pub enum Error {
     /// A destructive call without `If-Match` (428).
     #[error("If-Match required")]
     PreconditionRequired,
+    /// The cursor is of a history that is not this one (410): read again from the beginning.
+    #[error("cursor expired")]
+    CursorExpired,
+    /// The caller sent too many requests (429); the seconds until the next one is taken.
+    #[error("too many requests")]
+    TooMany { wait_s: f64 },
     /// The body is larger than the route takes (413).
     #[error("body too large")]
     TooLarge,
@@ -101,6 +107,7 @@ impl Error {
             Self::Unavailable(_)
             | Self::Contended(_)
             | Self::Caution(_)
+            | Self::TooMany { .. }
             | Self::Conflict { .. }
             | Self::Busy { .. } => true,
             Self::Invalid(_)
@@ -112,6 +119,7 @@ impl Error {
             | Self::Exists(_)
             | Self::Stale(_)
             | Self::PreconditionRequired
+            | Self::CursorExpired
             | Self::TooLarge
             | Self::UnsupportedMediaType
             | Self::MethodNotAllowed
@@ -128,6 +136,8 @@ impl Error {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
+            Self::CursorExpired => StatusCode::GONE,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -161,6 +171,15 @@ impl Error {
             Self::Stale(now) => {
                 ("stale_generation", format!("It was changed in the meantime; the current ETag is \"{now}\"."), &[])
             }
+            Self::TooMany { .. } => {
+                ("too_many_requests", "More was asked than one caller may; go on after Retry-After.".into(), &[])
+            }
+            Self::CursorExpired => (
+                "cursor_expired",
+                "The history ends before this number: an older database was restored. Begin again with `after=0`."
+                    .into(),
+                &[],
+            ),
             Self::TooLarge => ("too_large", "The body is larger than this route takes.".into(), &[]),
             Self::UnsupportedMediaType => ("unsupported_media_type", "Send application/json.".into(), &[]),
             Self::MethodNotAllowed => ("method_not_allowed", "The path has other methods: see Allow.".into(), &[]),
@@ -290,6 +309,7 @@ impl Error {
             Self::SecondPerson { id, .. } => {
                 vec![(header::LINK, format!("</v1/approvals/{id}>; rel=\"blocked-by\""))]
             }
+            Self::TooMany { wait_s } => vec![(header::RETRY_AFTER, format!("{:.0}", wait_s.ceil().max(1.0)))],
             Self::Unavailable(error) if is_full(error) => vec![(header::RETRY_AFTER, "30".into())],
             Self::Unavailable(_) => vec![(header::RETRY_AFTER, "2".into())],
             Self::Contended(_) => vec![(header::RETRY_AFTER, "1".into())],

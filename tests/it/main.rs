@@ -7,15 +7,20 @@ mod agents; // Agents that die, and their successors
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
+mod contention; // Many callers, one thing
 mod declared; // The contract of declared kinds
+mod dry_runs; // What a request would do
 mod engine; // The engine, from declaration to release
 mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs
+mod hostile; // What nobody sane sends
+mod limits; // How much a caller may send
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe
+mod plans; // What a set of objects would do
 mod races; // Claims, releases and retries at once
 mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back

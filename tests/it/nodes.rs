@@ -242,3 +242,48 @@ async fn a_node_is_unregistered_only_when_nobody_needs_it() {
     let moved = admin.patch("/v1/nodes/n2", &json!({ "spec": { "macs": [{ "mac": "52:54:00:00:00:99" }] } })).await;
     assert_eq!(moved.problem(), (409, "node_claimed", ""));
 }
+
+#[tokio::test]
+async fn lists_run_both_ways_are_counted_and_cut_to_what_is_asked() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    for number in 1..=5 {
+        admin.put(&format!("/v1/nodes/n{number}"), &fleet::node(number)).await.expect(201);
+    }
+    for list in ["nodes", "racks"] {
+        for name in ["r2", "r3", "r4", "r5"].into_iter().filter(|_| list == "racks") {
+            admin.put(&format!("/v1/racks/{name}"), &fleet::rack()).await.expect(201);
+        }
+        let letter = &list[..1];
+        let mut seen = Vec::new();
+        let mut query = "sort=-name&limit=2".to_owned();
+        loop {
+            let page = admin.get(&format!("/v1/{list}?{query}")).await.expect(200);
+            let names =
+                page.body["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned());
+            seen.extend(names);
+            let Some(token) = page.body["next_page_token"].as_str() else { break };
+            let turned = admin.get(&format!("/v1/{list}?limit=2&page_token={token}")).await;
+            assert_eq!(turned.problem(), (400, "invalid_request", "page_token"), "a token is bound to its sort");
+            query = format!("sort=-name&limit=2&page_token={token}");
+        }
+        let expected: Vec<String> = (1..=5).rev().map(|number| format!("{letter}{number}")).collect();
+        assert_eq!(seen, expected);
+        let counted = admin.get(&format!("/v1/{list}?limit=1&count=exact")).await.expect(200);
+        assert_eq!(counted.body["count"], 5);
+        assert!(admin.get(&format!("/v1/{list}?count=estimate")).await.expect(200).body["count"].is_number());
+        assert!(admin.get(&format!("/v1/{list}?count=none")).await.expect(200).body["count"].is_null());
+        let cut = admin.get(&format!("/v1/{list}?limit=1&fields=spec.site,generation")).await.expect(200);
+        let item = cut.body["items"][0].as_object().unwrap();
+        let members: Vec<&String> = item.keys().collect();
+        assert_eq!(members.len(), 5, "{members:?}");
+        assert_eq!(item["spec"], json!({ "site": "lab" }));
+        for wrong in ["sort=updated_at", "count=many", "fields=colour", "fields="] {
+            assert_eq!(admin.get(&format!("/v1/{list}?{wrong}")).await.problem().0, 422, "{wrong}");
+        }
+    }
+    let odd = admin.get("/v1/nodes?count=exact&filter=label.parity%3Dodd").await.expect(200);
+    assert_eq!(odd.body["count"], 3);
+    assert!(admin.get("/v1/nodes?count=estimate&filter=rack%3Dr1").await.expect(200).body["count"].is_number());
+}

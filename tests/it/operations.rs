@@ -124,3 +124,21 @@ async fn blobs_appear_whole_or_not_at_all() {
     assert_eq!(left, ["sha256"], "no partial upload stays");
     assert_eq!(admin.send(reqwest::Method::PUT, "/v1/blobs/sha256/..%2f..%2fetc", Vec::new()).await.status, 404);
 }
+
+#[tokio::test]
+async fn a_reader_of_a_history_that_is_gone_begins_again() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    admin.put("/v1/sites/a", &json!({ "spec": {} })).await.expect(201);
+    let last = admin.get("/v1/events").await.expect(200).body["last_seq"].as_i64().unwrap();
+    let page = admin.get(&format!("/v1/events?after={last}")).await.expect(200);
+    assert_eq!(page.body["last_seq"], last, "who has seen all of it waits for more");
+    // An older database was restored: what this reader saw was never written.
+    let gone = (410, "cursor_expired", "");
+    assert_eq!(admin.get(&format!("/v1/events?after={}", last + 1)).await.problem(), gone);
+    assert_eq!(admin.get(&format!("/v1/events?after={}&wait=55s", i64::MAX)).await.problem(), gone);
+    let stream = admin.header("accept", "text/event-stream");
+    assert_eq!(stream.get(&format!("/v1/events?after={}", last + 1)).await.problem(), gone);
+    assert_eq!(stream.header("last-event-id", "999999").get("/v1/events").await.problem(), gone);
+    assert_eq!(admin.get("/v1/events?after=9223372036854775808").await.problem().0, 400);
+}

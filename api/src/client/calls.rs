@@ -23,6 +23,7 @@ use crate::nodes::{
 };
 use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
+use crate::plans::{MakePlan, Plan};
 use crate::tokens::{CreateToken, CreatedToken, Token};
 
 /// How long one long poll lasts.
@@ -89,6 +90,14 @@ impl Client {
     pub async fn plan_node(&self, node: &str, action: &str, body: &impl Serialize) -> Result<NodePlan, ClientError> {
         let request = self.request(Method::POST, &["nodes", node, "actions", action]);
         self.fetch(request.query(&[("dry_run", "true")]).json(body)).await
+    }
+
+    /// What writing these objects would do.
+    ///
+    /// # Errors
+    /// 422 for a kind that does not exist; see [`ClientError`].
+    pub async fn plan(&self, objects: &MakePlan) -> Result<Plan, ClientError> {
+        self.fetch(self.request(Method::POST, &["plan"]).json(objects)).await
     }
 
     /// The parts of a node, those that are in it and those that were.

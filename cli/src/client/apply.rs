@@ -1,15 +1,18 @@
 //! `muster apply`: documents from files, in the order in which kinds build on each other.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
 use muster_api::client::{ClientError, Precondition};
 use muster_api::kind;
+use muster_api::object::Labels;
+use muster_api::plans::{Desired, MakePlan, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Session;
+use super::{Session, plans};
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -20,6 +23,12 @@ pub(crate) struct ApplyArgs {
     /// Files of documents; `-` is standard input.
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
+    /// Show what it would do, and do nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Do not ask before it is done. Nobody is asked where nobody can answer.
+    #[arg(short, long)]
+    yes: bool,
 }
 
 /// One document.
@@ -49,12 +58,38 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
         ordered.push((order, document));
     }
     ordered.sort_by_key(|(order, _)| *order);
+    if args.plan || (!args.yes && std::io::stdin().is_terminal()) {
+        let plan = planned(session, &ordered).await?;
+        if args.plan {
+            return session.output.print(&plan, || plans::table(&plan));
+        }
+        if !plans::agreed(&plan)? {
+            return Ok(());
+        }
+    }
     for (order, document) in ordered {
         let (kind, collection) = kind::COLLECTIONS[order];
         let told = apply(session, kind, collection, &document).await;
         println!("{told}", told = told.with_context(|| format!("{kind} {}", document.name))?);
     }
     Ok(())
+}
+
+async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Result<Plan> {
+    let mut objects = Vec::with_capacity(ordered.len());
+    for (order, document) in ordered {
+        let texts = |value: &Option<Value>| match value {
+            None | Some(Value::Null) => Ok(Labels::new()),
+            Some(value) => Labels::deserialize(value),
+        };
+        let labels = texts(&document.labels).with_context(|| format!("the labels of {}", document.name))?;
+        let annotations =
+            texts(&document.annotations).with_context(|| format!("the annotations of {}", document.name))?;
+        let (kind, _) = kind::COLLECTIONS[*order];
+        let (name, spec) = (document.name.clone(), document.spec.clone());
+        objects.push(Desired { kind: kind.into(), name, labels, annotations, spec });
+    }
+    Ok(session.client.plan(&MakePlan { objects }).await?)
 }
 
 fn read(file: &PathBuf) -> anyhow::Result<String> {

@@ -15,6 +15,7 @@ mod operations; // muster operation
 mod output; // Tables, JSON, YAML
 mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
+mod plans; // What a set of documents would do, shown and agreed to
 mod progress; // Waiting for operations, visibly
 mod tokens; // muster token
 mod uploads; // muster blob

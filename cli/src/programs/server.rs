@@ -102,7 +102,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     muster_server::tasks::marks::compare(&app).await?;
     let mut tasks = JoinSet::new();
     let stopped = cancel.clone();
-    let routes = muster_server::http::router(app.clone());
+    let routes = muster_server::http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
     tasks.spawn(async move { axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
     let stopped = cancel.clone();
     let routes = muster_server::http::agent::router(app.clone());

@@ -117,6 +117,31 @@ pub async fn whole(conn: &mut PgConnection) -> Result<i64, Error> {
     Ok(sqlx::query_scalar!(r#"SELECT whole_event_seq() AS "seq!""#).fetch_one(conn).await?)
 }
 
+/// The last number that an event was given; 0 before the first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT last_event_seq() AS "seq!""#).fetch_one(conn).await?)
+}
+
+/// As [`list`], for a reader that says how far it is: one that has seen more than there ever was read a database that is gone.
+///
+/// # Errors
+/// [`Error::CursorExpired`], or the database's.
+pub async fn list_on(
+    conn: &mut PgConnection,
+    filter: EventFilter,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<EventRow>, Error> {
+    let rows = list(conn, filter, after, limit).await?;
+    match rows.is_empty() && after > last(conn).await? {
+        true => Err(Error::CursorExpired),
+        false => Ok(rows),
+    }
+}
+
 /// Events after a sequence number, oldest first, as far as the history is whole: a reader that goes on from the last number it got skips none.
 ///
 /// # Errors

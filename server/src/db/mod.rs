@@ -22,6 +22,7 @@ pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod permits; // The right to act
+pub mod plans; // Whom a change reaches
 pub mod primary; // The server that takes writes
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
@@ -33,5 +34,14 @@ pub mod users; // People and their sessions
 /// When it does not.
 pub async fn ping(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
     sqlx::query!("SELECT true AS up").fetch_one(conn).await?;
+    Ok(())
+}
+
+/// Lets every constraint that waits for the end of the transaction speak now.
+///
+/// # Errors
+/// What one of them refuses, or the database's.
+pub async fn check_constraints(conn: &mut sqlx::PgConnection) -> Result<(), crate::error::Error> {
+    sqlx::query!("SET CONSTRAINTS ALL IMMEDIATE").execute(conn).await?;
     Ok(())
 }

@@ -139,6 +139,45 @@ pub async fn list(
     .await?)
 }
 
+/// The same the other way round: before `before` by name, the last first; from the end where it is empty.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_down(
+    conn: &mut PgConnection,
+    kind: &str,
+    labels: &BTreeMap<String, String>,
+    before: &str,
+    limit: i64,
+) -> Result<Vec<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = $1 AND ($2 = '' OR name < $2) AND labels @> $3 ORDER BY name DESC LIMIT $4"#,
+        kind,
+        before,
+        Json(labels) as _,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// How many objects have all `labels`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count(conn: &mut PgConnection, kind: &str, labels: &BTreeMap<String, String>) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1 AND labels @> $2"#,
+        kind,
+        Json(labels) as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
 /// Writes a new object. A taken name is a conflict.
 ///
 /// # Errors

@@ -16,7 +16,8 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::claims::release;
 use super::extract::Path;
-use super::writing;
+use super::idempotency::IdempotencyKey;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::{Actor, Operator, Viewer};
 use crate::db;
@@ -48,7 +49,8 @@ async fn list_approvals(State(app): State<App>, _: Viewer) -> Result<Answer, Err
 }
 
 /// Agrees to what another person asked for, and begins it.
-#[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals", params(("approval", description = "Id")), responses(
+#[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals",
+    params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It has begun", body = Approval),
     (status = 403, description = "Asked for by the same person", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
@@ -57,12 +59,14 @@ async fn grant_approval(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(id): Path<Uuid>,
+    idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
-    Answer::ok(&object(decide(&app, &actor, id, Decision::Approve).await?)?)
+    decide(&app, &actor, id, Decision::Approve, idempotency).await
 }
 
 /// Turns down what was asked for.
-#[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals", params(("approval", description = "Id")), responses(
+#[utoipa::path(post, path = "/v1/approvals/{approval}/deny", tag = "approvals",
+    params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It will not be done", body = Approval),
     (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -70,8 +74,9 @@ async fn deny_approval(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(id): Path<Uuid>,
+    idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
-    Answer::ok(&object(decide(&app, &actor, id, Decision::Deny).await?)?)
+    decide(&app, &actor, id, Decision::Deny, idempotency).await
 }
 
 /// What a second person says.
@@ -85,10 +90,16 @@ pub enum Decision {
 ///
 /// # Errors
 /// 403 to the person who asked, 404, 409 when it is decided or too old; what a release can end with.
-pub async fn decide(app: &App, actor: &Actor, id: Uuid, decision: Decision) -> Result<ApprovalRow, Error> {
+pub async fn decide(
+    app: &App,
+    actor: &Actor,
+    id: Uuid,
+    decision: Decision,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("approval {id}"));
     let now = app.clock.now();
-    writing::write(app, async |conn| {
+    writing::once(app, actor, idempotency, &(), async |conn| {
         let claim = db::approvals::find_claim(conn, id).await?.ok_or_else(missing)?;
         let (node, claim) = release::locked(conn, &claim.to_string()).await?;
         let row = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
@@ -109,7 +120,8 @@ pub async fn decide(app: &App, actor: &Actor, id: Uuid, decision: Decision) -> R
         let told =
             format!("{} {word} the release of {} that {} asked for", actor.name, row.node_name, row.requested_by);
         db::events::insert(conn, event(app, actor, (kind, told), &claim)).await?;
-        db::approvals::lock(conn, id).await?.ok_or_else(missing)
+        let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
+        Answer::ok(&object(decided)?).map(Effect::Done)
     })
     .await
 }

@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::dry_run;
 use super::extract::Path;
 use crate::app::App;
 use crate::auth::{Admin, Viewer};
@@ -68,6 +69,9 @@ async fn put_blob(
     let (size, found) = receive(&partial.0, body).await?;
     if found != digest {
         return Err(Error::unprocessable("", "digest_mismatch", format!("The {size} bytes sent are {found}.")));
+    }
+    if dry_run::asked() {
+        return Ok(StatusCode::CREATED.into_response());
     }
     fs::rename(&partial.0, &target).await.map_err(Error::internal)?;
     // The name itself must survive a power cut, too.

@@ -6,11 +6,11 @@ use muster_api::problem::Problem;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::Json;
-use super::writing;
+use super::idempotency::IdempotencyKey;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::{Actor, Admin, Viewer};
 use crate::db;
@@ -34,30 +34,40 @@ async fn get_caution(State(app): State<App>, _: Viewer) -> Result<Answer, Error>
 }
 
 /// Ends caution mode. Every permit of before stays void; what was under way is begun anew.
-#[utoipa::path(post, path = "/v1/caution/confirm", tag = "caution", request_body = ConfirmCaution, responses(
+#[utoipa::path(post, path = "/v1/caution/confirm", tag = "caution",
+    params(("Idempotency-Key" = Option<String>, Header)), request_body = ConfirmCaution, responses(
     (status = 200, description = "It is over", body = CautionStatus),
     (status = 409, description = "Another caution holds, or none", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn confirm_caution(
     State(app): State<App>,
     Admin(actor): Admin,
+    idempotency: IdempotencyKey,
     Json(request): Json<ConfirmCaution>,
 ) -> Result<Answer, Error> {
-    confirm(&app, &actor, request.id, &request.note).await?;
-    Answer::ok(&status(&mut *app.pool.acquire().await?).await?)
+    confirm(&app, &actor, idempotency, &request).await
 }
 
 /// Ends it, as the API and the pages do.
 ///
 /// # Errors
 /// 409 when it is not the one that holds, 422 when the note is missing.
-pub async fn confirm(app: &App, actor: &Actor, id: Uuid, note: &str) -> Result<(), Error> {
-    let note = note.trim();
+pub async fn confirm(
+    app: &App,
+    actor: &Actor,
+    idempotency: IdempotencyKey,
+    request: &ConfirmCaution,
+) -> Result<Answer, Error> {
+    let note = request.note.trim();
     if note.is_empty() || note.len() > NOTE {
         let detail = format!("Say what was found, in at most {NOTE} bytes.");
         return Err(Error::unprocessable("/note", "required", detail));
     }
-    writing::write(app, async |conn| caution::confirm(conn, actor, id, note, app.clock.now()).await).await
+    writing::once(app, actor, idempotency, request, async |conn| {
+        caution::confirm(conn, actor, request.id, note, app.clock.now()).await?;
+        Answer::ok(&status(conn).await?).map(Effect::Done)
+    })
+    .await
 }
 
 async fn status(conn: &mut PgConnection) -> Result<CautionStatus, Error> {

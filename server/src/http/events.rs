@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::stream::{self, Stream};
 use http::{HeaderMap, header};
 use muster_api::events::{Event, Events};
+use muster_api::problem::Problem;
 use muster_api::tokens::Role;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -54,6 +55,7 @@ struct EventsQuery {
 /// Events after a sequence number, oldest first; a stream for `Accept: text/event-stream`, which resumes by `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery), responses(
     (status = 200, description = "A page, or the stream", body = Events),
+    (status = 410, description = "The history ends before this number: begin again", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_events(
     State(app): State<App>,
@@ -65,7 +67,10 @@ async fn list_events(
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if text(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
         let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-        let frames = frames(app, headers.clone(), filter, resumed.unwrap_or(query.after));
+        let after = resumed.unwrap_or(query.after);
+        // Told before the stream begins: inside of it there is no status to tell it with.
+        db::events::list_on(&mut *app.pool.acquire().await?, filter, after, 1).await?;
+        let frames = frames(app, headers.clone(), filter, after);
         return Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response());
     }
     let limit = query.limit.unwrap_or(DEFAULT);
@@ -75,7 +80,7 @@ async fn list_events(
     let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
     loop {
-        let rows = db::events::list(&mut *app.pool.acquire().await?, filter, query.after, i64::from(limit)).await?;
+        let rows = db::events::list_on(&mut *app.pool.acquire().await?, filter, query.after, i64::from(limit)).await?;
         if !rows.is_empty() || Instant::now() >= deadline {
             let last_seq = rows.last().map_or(query.after, |row| row.seq);
             let items = rows.into_iter().map(event).collect();
@@ -149,7 +154,7 @@ fn frames(
 }
 
 async fn batch(app: &App, reader: &HeaderMap, filter: EventFilter, after: i64) -> Result<Vec<EventRow>, Error> {
-    let rows = db::events::list(&mut *app.pool.acquire().await?, filter, after, BATCH).await?;
+    let rows = db::events::list_on(&mut *app.pool.acquire().await?, filter, after, BATCH).await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
     auth::actor(reader, app, Role::Viewer).await?;
     Ok(rows)

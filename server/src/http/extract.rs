@@ -98,6 +98,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Error> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            // Postgres has no text with a zero byte: it would answer with an error that looks like ours.
+            return Err(Error::invalid("query", "nul", "A text must not hold the character U+0000."));
+        }
         match axum::extract::Query::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(rejection) => {
@@ -116,9 +120,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let nul = parts.uri.path().contains("%00");
         match axum::extract::Path::from_request_parts(parts, state).await {
-            Ok(axum::extract::Path(path)) => Ok(Self(path)),
-            Err(_) => Err(Error::NotFound("What the path names".into())),
+            Ok(axum::extract::Path(path)) if !nul => Ok(Self(path)),
+            _ => Err(Error::NotFound("What the path names".into())),
         }
     }
 }

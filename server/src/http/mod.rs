@@ -10,15 +10,18 @@ pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
 pub mod declared; // The contract that all declared kinds share
 pub mod document; // JSON from callers
+pub mod dry_run; // What a request would do
 pub mod events; // The history, as pages and as a stream
 pub mod extract; // Our own extractors
 pub mod health; // Up, ready, metrics, scrape targets
 pub mod idempotency; // The same request again has the same effect once
 pub mod kinds; // What each declared kind adds
+pub mod limits; // How many requests a caller may send
 pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands
 pub mod paging; // Keyset pages
+pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod tokens; // Tokens of machines
@@ -37,10 +40,10 @@ use http::{HeaderName, HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use self::extract::Json;
+use self::limits::{Limits, Rates};
 use crate::app::App;
 use crate::auth::cross_site;
 use crate::error::Error;
@@ -54,13 +57,21 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Everything that people, browsers and machines reach on the public listener.
 pub fn router(app: App) -> Router {
+    limited(app, Rates::default())
+}
+
+/// The same, for callers who may send so much.
+pub fn limited(app: App, rates: Rates) -> Router {
     let (rest, description) = rest().split_for_parts();
+    let description = openapi::complete(&description);
+    let limits = Limits::new(rates, app.clock.clone());
     let rest = rest.route("/openapi.json", get(async move || Json(description))).with_state(app.clone());
     let fixed = |name, value| SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value));
     rest.merge(crate::ui::router(app))
         .fallback(async || Error::NotFound("What the path names".into()))
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
         .layer(middleware::from_fn(cross_site::refuse))
+        .layer(middleware::from_fn_with_state(limits, limits::hold))
         .layer(middleware::from_fn(crate::ui::problems::as_pages))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(CompressionLayer::new())
@@ -83,16 +94,17 @@ fn rest() -> OpenApiRouter<App> {
         .merge(agents::router())
         .merge(approvals::router())
         .merge(caution::router())
+        .merge(plan::router())
         .merge(tokens::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
         .layer(middleware::from_fn(limit_time));
-    timed.merge(blobs::router())
+    timed.merge(blobs::router()).layer(middleware::from_fn(dry_run::read))
 }
 
 /// The description of the contract: `GET /openapi.json`, and docs/openapi.json.
-pub fn description() -> OpenApi {
-    rest().split_for_parts().1
+pub fn description() -> serde_json::Value {
+    openapi::complete(&rest().split_for_parts().1)
 }
 
 /// Wakes whoever may care about what was just committed. The polls are the truth; this only makes them early.

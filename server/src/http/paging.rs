@@ -4,8 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use muster_core::values::Digest;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use utoipa::IntoParams;
 
+use crate::db::filter::{Count, Order};
 use crate::error::Error;
 
 const DEFAULT: u32 = 100;
@@ -22,6 +24,74 @@ pub struct ListQuery {
     pub page_token: Option<String>,
     /// `state=in_service AND rack~"r1*" AND label.gpu=h200`.
     pub filter: Option<String>,
+    /// `name` or `-name`.
+    pub sort: Option<String>,
+    /// Parts of each item, as `status.state,labels`; `id`, `name` and `self` are always there. All of it when absent.
+    pub fields: Option<String>,
+    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    pub count: Option<String>,
+}
+
+impl ListQuery {
+    /// Which way it runs.
+    ///
+    /// # Errors
+    /// 422 for a sort that no index serves.
+    pub fn order(&self) -> Result<Order, Error> {
+        match self.sort.as_deref() {
+            None | Some("name") => Ok(Order::Up),
+            Some("-name") => Ok(Order::Down),
+            Some(_) => Err(Error::unprocessable("sort", "unknown_value", "name or -name: no index serves another.")),
+        }
+    }
+
+    /// Whether to count.
+    ///
+    /// # Errors
+    /// 422 for another word.
+    pub fn count(&self) -> Result<Count, Error> {
+        match self.count.as_deref() {
+            None | Some("none") => Ok(Count::None),
+            Some("exact") => Ok(Count::Exact),
+            Some("estimate") => Ok(Count::Estimate),
+            Some(_) => Err(Error::unprocessable("count", "unknown_value", "exact, estimate or none")),
+        }
+    }
+
+    /// Leaves of every item what was asked for.
+    ///
+    /// # Errors
+    /// 422 for a part that no object has.
+    pub fn cut(&self, page: &mut Value) -> Result<(), Error> {
+        let Some(fields) = self.fields.as_deref() else { return Ok(()) };
+        let asked: Vec<Vec<&str>> = fields.split(',').map(|field| field.trim().split('.').collect()).collect();
+        if let Some(unknown) = asked.iter().find(|path| !PARTS.contains(&path[0])) {
+            let detail = format!("{:?} is no part of an object; there are: {}.", unknown[0], PARTS.join(", "));
+            return Err(Error::unprocessable("fields", "unknown_field", detail));
+        }
+        for item in page["items"].as_array_mut().into_iter().flatten() {
+            let mut kept = Value::Object(Map::new());
+            for path in [&["id"][..], &["name"], &["self"]].into_iter().chain(asked.iter().map(Vec::as_slice)) {
+                keep(item, path, &mut kept);
+            }
+            *item = kept;
+        }
+        Ok(())
+    }
+}
+
+/// What every object is made of.
+const PARTS: [&str; 10] =
+    ["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"];
+
+/// Copies what a path leads to, if it leads anywhere.
+fn keep(from: &Value, path: &[&str], into: &mut Value) {
+    let (Some((first, rest)), Some(into)) = (path.split_first(), into.as_object_mut()) else { return };
+    let Some(part) = from.get(first) else { return };
+    match rest {
+        [] => drop(into.insert((*first).to_owned(), part.clone())),
+        rest => keep(part, rest, into.entry(*first).or_insert_with(|| Value::Object(Map::new()))),
+    }
 }
 
 /// A position in a list.

@@ -2,15 +2,19 @@
 //! care is woken. What is done inside, and who may, are the route's own.
 
 use http::StatusCode;
-use muster_core::ids::OperationId;
+use muster_api::nodes::NodePlan;
+use muster_core::effects::{self, Effect as Cost};
+use muster_core::ids::{NodeId, OperationId};
+use muster_core::lifecycle::state::{State, Wish};
 use serde::Serialize;
 use sqlx::PgConnection;
 
 use super::answer::Answer;
 use super::idempotency::{Begun, IdempotencyKey};
-use super::{operations, wake};
+use super::{dry_run, operations, wake};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::db;
 use crate::error::Error;
 
 /// What came of a request.
@@ -24,19 +28,35 @@ pub enum Effect {
     Begun(OperationId),
 }
 
-/// Does all of it or nothing.
+/// Does all of it or nothing; and nothing where it was only asked what it would do, after everything that could refuse it has had its say.
 ///
 /// # Errors
 /// The effect's own, and then nothing was written; the database's.
 pub async fn write<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>) -> Result<T, Error> {
     let mut tx = app.pool.begin().await?;
     let done = effect(&mut tx).await?;
+    if dry_run::asked() {
+        db::check_constraints(&mut tx).await?;
+        tx.rollback().await?;
+        return Ok(done);
+    }
     tx.commit().await?;
     wake(app);
     Ok(done)
 }
 
-/// The same, once per idempotency key: asked again, it is answered again and not done again.
+/// Does all of it, and takes it back: what it would have done.
+///
+/// # Errors
+/// The effect's own; the database's.
+pub async fn tell<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>) -> Result<T, Error> {
+    let mut tx = app.pool.begin().await?;
+    let told = effect(&mut tx).await?;
+    tx.rollback().await?;
+    Ok(told)
+}
+
+/// As [`write`], once per idempotency key: asked again, it is answered again and not done again.
 ///
 /// # Errors
 /// As [`write`]; 422 when the key was used for another request.
@@ -47,6 +67,8 @@ pub async fn once(
     body: &impl Serialize,
     effect: impl AsyncFnOnce(&mut PgConnection) -> Result<Effect, Error>,
 ) -> Result<Answer, Error> {
+    // Only told: no answer under the key yet, and none that was given before.
+    let key = if dry_run::asked() { IdempotencyKey::none() } else { key };
     write(app, async |conn| {
         let once = match key.begin(conn, actor, body).await? {
             Begun::Replay(answer) => return Ok(*answer),
@@ -63,11 +85,33 @@ pub async fn once(
     .await
 }
 
-/// 202: what was asked for goes on as an operation.
+/// 202: what was asked for goes on as an operation. 200 with the plan of it where that is all that was asked for.
 ///
 /// # Errors
 /// 404, or the database's.
 pub async fn accepted(conn: &mut PgConnection, operation: OperationId) -> Result<Answer, Error> {
+    if dry_run::asked() {
+        return Answer::ok(&plan(conn, operation).await?);
+    }
     let operation = operations::load(conn, operation).await?;
     Ok(Answer::ok(&operation)?.status(StatusCode::ACCEPTED).location(operation.link))
+}
+
+/// What an operation that was just written down would do to its node.
+async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePlan, Error> {
+    let operation = operations::load(conn, operation).await?;
+    let node: Vec<NodeId> = operation.target.iter().map(|target| NodeId(target.id)).collect();
+    let row = db::nodes::list(conn, &node).await?.pop();
+    let state = |word: Option<&str>| word.and_then(|word| word.parse::<State>().ok());
+    let now = state(row.as_ref().map(|row| row.state.as_str()));
+    let failed = state(row.as_ref().and_then(|row| row.failed_phase.as_deref()));
+    let effect = match (operation.kind.as_str(), operation.kind.parse::<Wish>(), now) {
+        ("claim", _, _) => Cost::Reinstall,
+        (_, Ok(wish), Some(now)) => effects::of_wish(wish, now, failed),
+        // Kept, renamed, moved: nothing is done to the machine but to let it back in.
+        _ => Cost::InPlace,
+    };
+    let name = operation.target.as_ref().map_or("", |target| target.name.as_str());
+    let told = if operation.progress.message.is_empty() { &operation.kind } else { &operation.progress.message };
+    Ok(NodePlan { effect: effect.to_string(), changes: vec![format!("{name}: {told}")], blockers: Vec::new() })
 }

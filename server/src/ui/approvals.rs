@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::http::approvals::{Decision, decide};
 use crate::http::claims::undo;
 use crate::http::extract::Path;
+use crate::http::idempotency::IdempotencyKey;
 
 /// A release that waits.
 pub(super) struct Pending {
@@ -57,7 +58,7 @@ pub(super) async fn decide_approval(
         "deny" => Decision::Deny,
         _ => return Err(Error::NotFound(format!("The decision {word:?}"))),
     };
-    decide(&app, &actor, id, decision).await?;
+    decide(&app, &actor, id, decision, IdempotencyKey::none()).await?;
     Ok(Redirect::to("/claims"))
 }
 
@@ -67,6 +68,6 @@ pub(super) async fn undo_release(
     Operator(actor): Operator,
     Path(claim): Path<String>,
 ) -> Result<Redirect, Error> {
-    undo::undo(&app, &actor, &claim).await?;
+    undo::undo(&app, &actor, &claim, IdempotencyKey::none()).await?;
     Ok(Redirect::to("/claims"))
 }

@@ -3,6 +3,7 @@
 use axum::Form;
 use axum::extract::State;
 use axum::response::Redirect;
+use muster_api::cautions::ConfirmCaution;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -12,6 +13,7 @@ use crate::auth::Admin;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
+use crate::http::idempotency::IdempotencyKey;
 
 /// What stands above every page while a caution holds.
 #[derive(Clone, Debug)]
@@ -44,6 +46,7 @@ pub(super) async fn confirm(
     Path(id): Path<Uuid>,
     Form(given): Form<Confirmed>,
 ) -> Result<Redirect, Error> {
-    crate::http::caution::confirm(&app, &actor, id, &given.note).await?;
+    let confirmed = ConfirmCaution { id, note: given.note };
+    crate::http::caution::confirm(&app, &actor, IdempotencyKey::none(), &confirmed).await?;
     Ok(Redirect::to("/"))
 }

@@ -113,9 +113,15 @@ impl Server {
     pub(crate) async fn listen(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = self.router.clone();
+        let router = self.router.clone().into_make_service_with_connect_info::<std::net::SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, router).await });
         url
+    }
+
+    /// The same server to callers who may send so much.
+    pub(crate) fn limited(mut self, rates: muster_server::http::limits::Rates) -> Self {
+        self.router = muster_server::http::limited(self.app.clone(), rates);
+        self
     }
 
     /// A caller without a token.

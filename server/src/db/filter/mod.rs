@@ -5,11 +5,27 @@ mod grammar;
 mod nodes;
 
 pub use self::grammar::{Op, Term, parse};
-pub use self::nodes::list_node_ids;
+pub use self::nodes::{count_nodes, list_node_ids};
 
 use std::collections::BTreeMap;
 
 use crate::error::Error;
+
+/// Which way a list runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Up,
+    Down,
+}
+
+/// How many fit in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    Exact,
+    /// As the database's statistics have it.
+    Estimate,
+    None,
+}
 
 /// The terms of a list that can only be filtered by labels.
 ///

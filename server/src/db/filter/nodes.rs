@@ -4,7 +4,7 @@ use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::State;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
-use super::{Op, Term};
+use super::{Count, Op, Order, Term};
 use crate::error::Error;
 
 /// What a field of the grammar is in the database.
@@ -52,24 +52,51 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
     })
 }
 
-/// Ids of the nodes that fit, by name after `after`.
+/// Ids of the nodes that fit, by name, up or down, behind the name of `after`.
 ///
 /// # Errors
 /// 422 for a field or value that does not exist; otherwise when the database fails.
 pub async fn list_node_ids(
     conn: &mut PgConnection,
     terms: &[Term],
-    after: &str,
+    (order, after): (Order, Option<&str>),
     limit: i64,
 ) -> Result<Vec<NodeId>, Error> {
-    let mut query = QueryBuilder::<Postgres>::new("SELECT n.id FROM nodes n WHERE n.name > ");
-    query.push_bind(after.to_owned());
+    let (beyond, sorted) = match order {
+        Order::Up => (" AND n.name > ", " ORDER BY n.name LIMIT "),
+        Order::Down => (" AND n.name < ", " ORDER BY n.name DESC LIMIT "),
+    };
+    let mut query = QueryBuilder::<Postgres>::new("SELECT n.id FROM nodes n WHERE true");
+    if let Some(after) = after {
+        query.push(beyond).push_bind(after.to_owned());
+    }
     for term in terms {
         query.push(" AND ");
         condition(&mut query, term)?;
     }
-    query.push(" ORDER BY n.name LIMIT ").push_bind(limit);
+    query.push(sorted).push_bind(limit);
     Ok(query.build_query_scalar().fetch_all(conn).await?)
+}
+
+/// How many nodes fit, counted or as the planner guesses.
+///
+/// # Errors
+/// As [`list_node_ids`].
+pub async fn count_nodes(conn: &mut PgConnection, terms: &[Term], how: Count) -> Result<Option<i64>, Error> {
+    let mut query = QueryBuilder::<Postgres>::new(match how {
+        Count::None => return Ok(None),
+        Count::Exact => "SELECT count(*) FROM nodes n WHERE true",
+        Count::Estimate => "EXPLAIN (FORMAT JSON) SELECT FROM nodes n WHERE true",
+    });
+    for term in terms {
+        query.push(" AND ");
+        condition(&mut query, term)?;
+    }
+    if how == Count::Exact {
+        return Ok(Some(query.build_query_scalar().fetch_one(conn).await?));
+    }
+    let plan: serde_json::Value = query.build_query_scalar().fetch_one(conn).await?;
+    Ok(plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64))
 }
 
 fn condition(query: &mut QueryBuilder<Postgres>, term: &Term) -> Result<(), Error> {

@@ -37,28 +37,42 @@ pub(super) async fn create_claim(
     State(app): State<App>,
     Operator(actor): Operator,
     idempotency: IdempotencyKey,
-    Document { typed: request, mut raw }: Document<CreateClaim>,
+    Document { typed: request, raw }: Document<CreateClaim>,
 ) -> Result<Answer, Error> {
     writing::once(&app, &actor, idempotency, &request, async |conn| {
-        let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
-        let missing = || format!("There is no pool called {:?}.", request.spec.pool);
-        let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
-        let profile = profile(conn, &pool).await?;
-        let node = match (&request.spec.node, &request.spec.selector) {
-            (Some(name), None) => named(conn, name, profile).await?,
-            (None, Some(labels)) => any(conn, labels, profile).await?,
-            _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
-        };
-        let id = ClaimId::new();
-        let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
-        let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-        bind(conn, &app, &actor, &node, (id, &name, spec), &pool).await?;
-        let row = db::claims::find(conn, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
-        let object = super::object(row)?;
-        let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
-        Ok(Effect::Done(answer.location(object.link)))
+        create(conn, &app, &actor, &request, raw).await.map(Effect::Done)
     })
     .await
+}
+
+/// Binds inside the caller's transaction.
+///
+/// # Errors
+/// As [`create_claim`] answers.
+pub(in crate::http) async fn create(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    request: &CreateClaim,
+    mut raw: Value,
+) -> Result<Answer, Error> {
+    let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
+    let missing = || format!("There is no pool called {:?}.", request.spec.pool);
+    let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
+    let profile = profile(conn, &pool).await?;
+    let node = match (&request.spec.node, &request.spec.selector) {
+        (Some(name), None) => named(conn, name, profile).await?,
+        (None, Some(labels)) => any(conn, labels, profile).await?,
+        _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
+    };
+    let id = ClaimId::new();
+    let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
+    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    bind(conn, app, actor, &node, (id, &name, spec), &pool).await?;
+    let row = db::claims::find(conn, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
+    let object = super::object(row)?;
+    let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
+    Ok(answer.location(object.link))
 }
 
 /// A name that people can read and nobody has: the pool's, and the random end of the id.

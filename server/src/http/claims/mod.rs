@@ -1,6 +1,6 @@
 //! Claims: binding nodes to pools, and giving them back.
 
-mod create; // Binding
+pub(in crate::http) mod create; // Binding
 pub mod release; // Giving back
 pub mod undo; // Taking back what was given back
 

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
 use crate::http::preconditions::Preconditions;
-use crate::http::{approvals, writing};
+use crate::http::{approvals, dry_run, writing};
 
 /// How to release.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -56,8 +56,7 @@ pub(super) async fn delete_claim(
     preconditions: Preconditions,
 ) -> Result<Answer, Error> {
     let disks = if query.erase_now { Disks::ErasedNow } else { Disks::Kept };
-    let operation = begin(&app, &actor, &key, preconditions, disks).await?;
-    writing::accepted(&mut *app.pool.acquire().await?, operation).await
+    begin(&app, &actor, &key, preconditions, disks).await.map(|(_, answer)| answer)
 }
 
 /// Releases as a page does, which says the generation it showed.
@@ -71,7 +70,7 @@ pub async fn release_claim(
     generation: i64,
     disks: Disks,
 ) -> Result<OperationId, Error> {
-    begin(app, actor, key, Preconditions::generation(generation), disks).await
+    begin(app, actor, key, Preconditions::generation(generation), disks).await.map(|(operation, _)| operation)
 }
 
 async fn begin(
@@ -80,29 +79,31 @@ async fn begin(
     key: &str,
     preconditions: Preconditions,
     disks: Disks,
-) -> Result<OperationId, Error> {
+) -> Result<(OperationId, Answer), Error> {
     let written = writing::write(app, async |conn| {
         let (node, claim) = locked(conn, key).await?;
         preconditions.allow_removal(claim.generation)?;
-        match (claim.state.as_str(), claim.operation) {
-            _ if node.protected => Err(protected(&node)),
+        let operation = match (claim.state.as_str(), claim.operation) {
+            _ if node.protected => return Err(protected(&node)),
             ("bound", _) => {
                 let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                if let Some((id, because)) = approvals::needed(conn, app, actor, &claim, &pool).await? {
+                match approvals::needed(conn, app, actor, &claim, &pool).await? {
+                    Some((_, because)) if dry_run::asked() => return Err(alone(&because)),
                     // The request stays, and the answer says that it is one.
-                    return Ok(Err(Error::SecondPerson { id, because }));
+                    Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
+                    None => release(conn, app, actor, (&node, &claim), &pool, disks).await?,
                 }
-                release(conn, app, actor, (&node, &claim), &pool, disks).await.map(Ok)
             }
             ("releasing", Some(operation)) => {
                 if disks == Disks::ErasedNow && claim.undo_until.is_some() {
                     db::claims::end_undo(conn, claim.id).await?;
                     db::lifecycle::make_due(conn, node.id, app.clock.now()).await?;
                 }
-                Ok(Ok(operation))
+                operation
             }
-            _ => Err(over(&claim)),
-        }
+            _ => return Err(over(&claim)),
+        };
+        Ok(Ok((operation, writing::accepted(conn, operation).await?)))
     });
     written.await?
 }
@@ -140,6 +141,11 @@ pub(in crate::http) async fn locked(conn: &mut PgConnection, key: &str) -> Resul
 
 fn protected(node: &LockedNode) -> Error {
     Error::conflict("protected", format!("{} is protected; clear that first.", node.name))
+}
+
+/// What a release beyond the limit would be told, without asking anybody for it.
+fn alone(because: &str) -> Error {
+    Error::conflict("second_person", format!("{because} Somebody else would be asked to agree."))
 }
 
 fn over(claim: &ClaimRow) -> Error {

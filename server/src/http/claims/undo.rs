@@ -16,10 +16,13 @@ use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::Path;
-use crate::http::{operations, writing};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::operations;
+use crate::http::writing::{self, Effect};
 
 /// Takes a release back. The same call again leads to the same operation.
-#[utoipa::path(post, path = "/v1/claims/{claim}/undo", tag = "claims", params(("claim", description = "Name or id")), responses(
+#[utoipa::path(post, path = "/v1/claims/{claim}/undo", tag = "claims",
+    params(("claim", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 202, description = "The way back is the operation", body = Operation),
     (status = 409, description = "It is not being released, or its disks are not kept any more", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -27,29 +30,29 @@ pub(super) async fn undo_release(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(key): Path<String>,
+    idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
-    let operation = undo(&app, &actor, &key).await?;
-    writing::accepted(&mut *app.pool.acquire().await?, operation).await
+    undo(&app, &actor, &key, idempotency).await
 }
 
 /// Takes it back, as the API and the pages do.
 ///
 /// # Errors
 /// As [`undo_release`] answers.
-pub async fn undo(app: &App, actor: &Actor, key: &str) -> Result<OperationId, Error> {
-    writing::write(app, async |conn| {
+pub async fn undo(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
         let (node, claim) = release::locked(conn, key).await?;
         if let ("bound", Some(operation)) = (claim.state.as_str(), claim.operation)
             && operations::load(conn, operation).await?.kind == "undo"
         {
-            return Ok(operation);
+            return Ok(Effect::Begun(operation));
         }
         let epoch = node.epoch + 1;
         if !db::claims::set_bound_again(conn, claim.id, epoch, app.clock.now()).await? {
             let detail = format!("The claim {} is not being released, or its node is being wiped already.", claim.name);
             return Err(Error::conflict("not_undoable", detail));
         }
-        write(conn, app, actor, &claim, epoch).await
+        write(conn, app, actor, &claim, epoch).await.map(Effect::Begun)
     })
     .await
 }

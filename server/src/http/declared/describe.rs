@@ -27,7 +27,8 @@ pub(in crate::http) fn schemas<K: Kind>() -> Schemas {
         .property("items", Array::new(Ref::from_schema_name(K::SCHEMA)))
         .required("items")
         .property("next_page_token", text())
-        .description(Some("One page. The token is absent on the last one."));
+        .property("count", Plain::with_type(SchemaType::Type(Type::Integer)))
+        .description(Some("One page. The token is absent on the last one, the count where none was asked for; with `fields`, items have only those."));
     schemas.push((named("Page"), page.into()));
     schemas
 }

@@ -3,7 +3,7 @@
 
 pub(in crate::http) mod describe;
 mod read;
-mod write;
+pub(in crate::http) mod write;
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};

@@ -9,7 +9,7 @@ use super::Declared;
 use crate::app::App;
 use crate::auth::Viewer;
 use crate::db;
-use crate::db::filter;
+use crate::db::filter::{self, Count, Order};
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
@@ -21,17 +21,29 @@ pub(super) async fn list<K: Declared>(
     _: Viewer,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    let filter = query.filter.unwrap_or_default();
-    let labels = filter::labels(&filter::parse(&filter)?)?;
-    let position = Position::of(K::COLLECTION, query.limit, query.page_token.as_deref(), &filter)?;
+    let (order, count) = (query.order()?, query.count()?);
+    let filter = query.filter.as_deref().unwrap_or_default();
+    let labels = filter::labels(&filter::parse(filter)?)?;
+    let bound = format!("{order:?} {filter}");
+    let position = Position::of(K::COLLECTION, query.limit, query.page_token.as_deref(), &bound)?;
     let mut conn = app.pool.acquire().await?;
-    let mut rows = db::objects::list(&mut conn, K::KIND, &labels, &position.after, position.rows()).await?;
+    let after = position.after.as_str();
+    let mut rows = match order {
+        Order::Up => db::objects::list(&mut conn, K::KIND, &labels, after, position.rows()).await?,
+        Order::Down => db::objects::list_down(&mut conn, K::KIND, &labels, after, position.rows()).await?,
+    };
     let next_page_token = position.cut(&mut rows, |row| row.name.clone());
     let mut items = Vec::with_capacity(rows.len());
     for row in rows {
         items.push(object::<K>(&app, &mut conn, row).await?);
     }
-    Answer::ok(&Page { items, next_page_token })
+    let mut answer = Answer::ok(&Page { items, next_page_token })?;
+    if count != Count::None {
+        // There are few of any declared kind: an estimate is no cheaper.
+        answer.body["count"] = db::objects::count(&mut conn, K::KIND, &labels).await?.into();
+    }
+    query.cut(&mut answer.body)?;
+    Ok(answer)
 }
 
 pub(super) async fn get_one<K: Declared>(

@@ -80,7 +80,7 @@ pub(super) async fn delete<K: Declared>(
 }
 
 /// Creates or replaces inside the caller's transaction.
-async fn write<K: Declared>(
+pub(in crate::http) async fn write<K: Declared>(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,

@@ -21,13 +21,13 @@ use crate::db::nodes::LockedNode;
 use crate::error::{Error, Fault};
 use crate::http::answer::Answer;
 use crate::http::declared::fault;
-use crate::http::extract::{Json, Path, Query};
+use crate::http::extract::{Json, Path};
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
 
 /// Takes a discovered node that runs already into service for a pool, as it is.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/adopt", tag = "nodes",
-    params(("node", description = "Name or id"), DryRun, ("Idempotency-Key" = Option<String>, Header)),
+    params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = AdoptNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
     (status = 202, description = "Asked; Location leads to the operation", body = Operation),
@@ -38,11 +38,10 @@ pub(super) async fn adopt_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(key): Path<String>,
-    Query(how): Query<DryRun>,
     idempotency: IdempotencyKey,
     Json(body): Json<AdoptNode>,
 ) -> Result<Answer, Error> {
-    adopt(&app, &actor, &key, (idempotency, how), &body).await
+    adopt(&app, &actor, &key, (idempotency, DryRun::asked()), &body).await
 }
 
 /// Adopts, or tells the plan, as the API and the pages do.

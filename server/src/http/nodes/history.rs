@@ -87,6 +87,7 @@ pub(super) struct NodeEventsQuery {
 /// The history of a node, oldest first.
 #[utoipa::path(get, path = "/v1/nodes/{node}/events", tag = "nodes", params(("node", description = "Name or id"), NodeEventsQuery), responses(
     (status = 200, description = "At most 500 events", body = Events),
+    (status = 410, description = "The history ends before this number: begin again", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_node_events(
     State(app): State<App>,
@@ -96,7 +97,7 @@ pub(super) async fn list_node_events(
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let filter = EventFilter { node: Some(find(&mut conn, &node).await?), ..EventFilter::default() };
-    let rows = db::events::list(&mut conn, filter, query.after, EVENTS).await?;
+    let rows = db::events::list_on(&mut conn, filter, query.after, EVENTS).await?;
     let last_seq = rows.last().map_or(query.after, |row| row.seq);
     Answer::ok(&Events { items: rows.into_iter().map(event).collect(), last_seq })
 }

@@ -9,7 +9,7 @@ pub mod parts; // Components, and what replaced them
 pub mod place; // Another name, another rack
 mod read;
 pub mod view;
-mod write;
+pub(in crate::http) mod write;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -5,10 +5,8 @@ use muster_api::nodes::{MoveNode, NodePlan, RenameNode};
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
 use muster_core::values::{InvalidValue, Name};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use utoipa::IntoParams;
 
 use super::write;
 use crate::app::App;
@@ -17,24 +15,27 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::document;
-use crate::http::extract::{Json, Path, Query};
+use crate::http::extract::{Json, Path};
 use crate::http::idempotency::IdempotencyKey;
 use crate::http::writing::{self, Effect};
+use crate::http::{document, dry_run};
 
 /// Whether to do it or to tell what it would do.
-#[derive(Clone, Copy, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
+#[derive(Clone, Copy, Debug)]
 pub struct DryRun {
-    /// `true`: answer the plan, change nothing.
-    #[serde(default)]
     pub dry_run: bool,
+}
+
+impl DryRun {
+    /// As the request says.
+    pub(super) fn asked() -> Self {
+        Self { dry_run: dry_run::asked() }
+    }
 }
 
 /// Gives a node another name. The id stays, and so does everything known under it.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/rename", tag = "nodes",
-    params(("node", description = "Name or id"), DryRun, ("Idempotency-Key" = Option<String>, Header)),
+    params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = RenameNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
     (status = 202, description = "Done; Location leads to the operation", body = Operation),
@@ -44,10 +45,10 @@ pub(super) async fn rename_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(key): Path<String>,
-    Query(how): Query<DryRun>,
     idempotency: IdempotencyKey,
     Json(body): Json<RenameNode>,
 ) -> Result<Answer, Error> {
+    let how = DryRun::asked();
     let wrong = |error: InvalidValue| Error::invalid("/name", "invalid_name", error.why);
     let name: Name = body.name.parse().map_err(wrong)?;
     writing::once(&app, &actor, idempotency, &body, async |conn| {
@@ -72,7 +73,7 @@ pub(super) async fn rename_node(
 
 /// Puts a node into another rack or unit. Its power goes with it: a rack that cannot feed it is refused.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/move", tag = "nodes",
-    params(("node", description = "Name or id"), DryRun, ("Idempotency-Key" = Option<String>, Header)),
+    params(("node", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = MoveNode), responses(
     (status = 200, description = "The plan", body = NodePlan),
     (status = 202, description = "Done; Location leads to the operation", body = Operation),
@@ -83,10 +84,10 @@ pub(super) async fn move_node(
     State(app): State<App>,
     Operator(actor): Operator,
     Path(key): Path<String>,
-    Query(how): Query<DryRun>,
     idempotency: IdempotencyKey,
     Json(body): Json<MoveNode>,
 ) -> Result<Answer, Error> {
+    let how = DryRun::asked();
     writing::once(&app, &actor, idempotency, &body, async |conn| {
         let node = write::find(conn, &key).await?;
         let mut raw = json!({ "labels": node.labels, "annotations": node.annotations, "spec": node.spec });

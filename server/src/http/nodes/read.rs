@@ -8,7 +8,7 @@ use muster_api::problem::Problem;
 use super::view;
 use crate::app::App;
 use crate::auth::Viewer;
-use crate::db::filter;
+use crate::db::filter::{self, Order};
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
@@ -24,21 +24,32 @@ pub(super) async fn list_nodes(
     _: Viewer,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    let text = query.filter.unwrap_or_default();
-    let terms = filter::parse(&text)?;
-    let position = Position::of("nodes", query.limit, query.page_token.as_deref(), &text)?;
+    let (order, count) = (query.order()?, query.count()?);
+    let text = query.filter.as_deref().unwrap_or_default();
+    let terms = filter::parse(text)?;
+    let bound = format!("{order:?} {text}");
+    let position = Position::of("nodes", query.limit, query.page_token.as_deref(), &bound)?;
     let mut conn = app.pool.acquire().await?;
-    let mut ids = filter::list_node_ids(&mut conn, &terms, &position.after, position.rows()).await?;
+    let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
+    let mut ids = filter::list_node_ids(&mut conn, &terms, (order, after), position.rows()).await?;
     let more = ids.len() > position.limit;
     ids.truncate(position.limit);
     let mut items = view::load(&mut conn, &ids, app.clock.now()).await?;
+    if order == Order::Down {
+        items.reverse();
+    }
     let next_page_token = match more {
         // The position is a name, and the row that only showed there is more was not loaded.
         true => items.last().map(|node| position.token(node.name.as_str())),
         false => None,
     };
     items.truncate(position.limit);
-    Answer::ok(&Page { items, next_page_token })
+    let mut answer = Answer::ok(&Page { items, next_page_token })?;
+    if let Some(count) = filter::count_nodes(&mut conn, &terms, count).await? {
+        answer.body["count"] = count.into();
+    }
+    query.cut(&mut answer.body)?;
+    Ok(answer)
 }
 
 /// One node, by name or id.

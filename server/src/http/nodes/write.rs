@@ -123,7 +123,7 @@ fn allow_unregistering(node: &LockedNode) -> Result<(), Error> {
 }
 
 /// Creates or replaces inside the caller's transaction.
-pub(super) async fn write(
+pub(in crate::http) async fn write(
     app: &App,
     conn: &mut PgConnection,
     actor: &Actor,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::app::App;
 use crate::auth::Viewer;
 use crate::db;
-use crate::db::filter::{self, Op, Term};
+use crate::db::filter::{self, Op, Order, Term};
 use crate::db::nodes::{AddressRow, NodeRow};
 use crate::error::Error;
 use crate::http::extract::Query;
@@ -76,7 +76,7 @@ pub(in crate::ui) async fn list_nodes(
     let mut conn = app.pool.acquire().await?;
     let terms = query.terms()?;
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut ids = filter::list_node_ids(&mut conn, &terms, &query.after, rows).await?;
+    let mut ids = filter::list_node_ids(&mut conn, &terms, (Order::Up, Some(&query.after)), rows).await?;
     let text = query.q.trim();
     if ids.is_empty()
         && !text.is_empty()

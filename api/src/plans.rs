@@ -1,0 +1,75 @@
+//! Plans: what writing a set of objects would do, before it is done.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::problem::Fault;
+
+/// `POST /v1/plan`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MakePlan {
+    /// At most 1000, in any order: each is planned after the kinds it may refer to.
+    pub objects: Vec<Desired>,
+}
+
+/// An object as it is to be; as `PUT`, what is absent becomes empty.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Desired {
+    /// `site`, `rack`, `pool`, `node`, `claim`…
+    pub kind: String,
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Value,
+}
+
+/// What all of them together would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Plan {
+    /// The dearest effect of any object.
+    pub effect: String,
+    /// In the order in which they can be written.
+    pub objects: Vec<PlannedObject>,
+}
+
+/// What writing one object would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedObject {
+    pub kind: String,
+    pub name: String,
+    /// `create`, `change` or `none`.
+    pub change: String,
+    pub diff: Vec<Difference>,
+    /// What it costs the nodes it reaches: `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
+    pub effect: String,
+    /// Whether writing it begins that. Otherwise nodes keep what they have until each is installed again.
+    pub begins: bool,
+    /// Names of the nodes it reaches, at most 100.
+    pub nodes: Vec<String>,
+    /// All of them.
+    pub node_count: i64,
+    /// The gates that these nodes then pass.
+    pub gates: Vec<String>,
+    /// Why it cannot be written; empty when it can.
+    pub blockers: Vec<Fault>,
+}
+
+/// One value that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Difference {
+    /// RFC 6901, from the object's root. A secret is named and not shown.
+    pub pointer: String,
+    /// Absent: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// Absent: there will be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+}

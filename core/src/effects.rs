@@ -1,0 +1,128 @@
+//! What a change costs the machines it reaches: the one place that says so. The API, the console, the CLI and Terraform show its answer.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::images::ImageManifest;
+use crate::lifecycle::state::{State, UnknownWord, Wish, words};
+use crate::stacks::{LockedPackage, StackSpec};
+
+words! {
+    /// From the cheapest to the dearest; of several changes the dearest counts.
+    Effect, "effect" {
+        /// Nothing reaches a machine.
+        None = "none",
+        /// Something changes on it while it runs.
+        InPlace = "in_place",
+        /// It is reset, powered or booted into the live image; its disks stay.
+        Reboot = "reboot",
+        /// Its root disk is written anew.
+        Reinstall = "reinstall",
+        /// All of its disks are erased.
+        Wipe = "wipe",
+    }
+}
+
+/// What a wish does to a node in this state; of a failed one, by what failed.
+pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
+    match wish {
+        Wish::Reject | Wish::Retire => Effect::None,
+        // Out of the scheduler or into it again; the machine goes on.
+        Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain => Effect::InPlace,
+        // Beside its jobs where it is in service; in the live image anywhere else.
+        Wish::Inspect if state == State::InService => Effect::InPlace,
+        Wish::Accept | Wish::Inspect | Wish::Recover | Wish::Resume | Wish::Reinstate | Wish::ReplaceParts => {
+            Effect::Reboot
+        }
+        Wish::Retry => match failed {
+            Some(State::Wiping) => Effect::Wipe,
+            Some(State::Imaging) => Effect::Reinstall,
+            Some(State::Admitting | State::Draining) => Effect::InPlace,
+            _ => Effect::Reboot,
+        },
+        Wish::Release | Wish::Wipe => Effect::Wipe,
+    }
+}
+
+/// What it takes to bring a node from one image to another.
+pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
+    match before.raw_digest == after.raw_digest {
+        true => Effect::None,
+        false => Effect::Reinstall,
+    }
+}
+
+/// What it takes to bring a node from one stack to another, over the same image. What holds only after a boot is what `muster-node` says so of:
+/// the kernel's command line, its modules' block list, and the kernel itself.
+pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
+    let words = |stack: &StackSpec| StackSpec { version: String::new(), bundle: None, ..stack.clone() };
+    if before.image != after.image {
+        return Effect::Reinstall;
+    }
+    let booted = before.kernel_args != after.kernel_args
+        || before.modules_blacklist != after.modules_blacklist
+        || kernels(before) != kernels(after);
+    match booted {
+        true => Effect::Reboot,
+        false if words(before) != words(after) => Effect::InPlace,
+        false => Effect::None,
+    }
+}
+
+/// The kernels that a stack brings, as Debian names their packages.
+fn kernels(stack: &StackSpec) -> Vec<&LockedPackage> {
+    let packages = stack.lock.iter().flat_map(|lock| &lock.packages);
+    packages.filter(|package| package.name.starts_with("linux-image")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stack(change: &serde_json::Value) -> StackSpec {
+        let mut stack = json!({ "version": "1", "image": "debian-12" });
+        for (member, value) in change.as_object().unwrap() {
+            stack[member] = value.clone();
+        }
+        serde_json::from_value(stack).unwrap()
+    }
+
+    fn locked(name: &str) -> serde_json::Value {
+        let digest = crate::values::Digest::of(b"x");
+        json!({ "image_digest": digest, "arch": "amd64", "packages": [
+            { "name": name, "version": "1", "arch": "amd64", "size": 1, "sha256": digest, "filename": "x.deb" }] })
+    }
+
+    #[test]
+    fn a_stack_costs_what_its_dearest_difference_costs() {
+        let of = |change: serde_json::Value| of_stack(&stack(&json!({})), &stack(&change));
+        assert_eq!(of(json!({})), Effect::None);
+        assert_eq!(of(json!({ "version": "2" })), Effect::None);
+        assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
+        assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
+        assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
+        assert_eq!(of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })), Effect::Reboot);
+        assert_eq!(of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })), Effect::Reinstall);
+        assert!(
+            Effect::None < Effect::InPlace && Effect::Reboot < Effect::Reinstall && Effect::Reinstall < Effect::Wipe
+        );
+    }
+
+    #[test]
+    fn every_wish_says_what_it_does_in_every_state() {
+        for wish in Wish::ALL {
+            for state in State::ALL {
+                let effect = of_wish(*wish, *state, None);
+                assert_eq!(effect == Effect::Wipe, matches!(wish, Wish::Wipe | Wish::Release), "{wish} in {state}");
+            }
+        }
+        assert_eq!(of_wish(Wish::Inspect, State::InService, None), Effect::InPlace);
+        assert_eq!(of_wish(Wish::Inspect, State::Available, None), Effect::Reboot);
+        assert_eq!(of_wish(Wish::Retry, State::Failed, Some(State::Wiping)), Effect::Wipe);
+        assert_eq!(of_wish(Wish::Retry, State::Failed, Some(State::Imaging)), Effect::Reinstall);
+    }
+}

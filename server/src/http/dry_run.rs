@@ -1,0 +1,83 @@
+//! `?dry_run=true` on whatever writes: the same checks by the same person, and nothing stays. It is read once, for every route, and kept by the
+//! one place that commits ([`super::writing`]), so that no handler can forget it.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue, Method, Uri, header};
+
+use crate::error::Error;
+
+const NAME: &str = "dry_run";
+/// Beside an answer that tells what would be answered.
+const TOLD: HeaderName = HeaderName::from_static("muster-dry-run");
+
+tokio::task_local! {
+    static ASKED: bool;
+}
+
+/// Whether the request that is being answered only asks what it would do.
+pub fn asked() -> bool {
+    ASKED.try_with(|asked| *asked).unwrap_or(false)
+}
+
+/// Middleware: takes the parameter off a request that writes. What is read has no such parameter, and its own strictness says so.
+pub async fn read(mut request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let dry = match take(request.uri()) {
+        Ok((dry, uri)) => {
+            *request.uri_mut() = uri;
+            dry
+        }
+        Err(error) => return error.into_response(),
+    };
+    let mut response = ASKED.scope(dry, next.run(request)).await;
+    if dry && response.status().is_success() {
+        let headers = response.headers_mut();
+        // They would lead to what is not there.
+        headers.remove(header::LOCATION);
+        headers.remove(header::ETAG);
+        headers.insert(TOLD, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+/// Whether it is asked, and the address without it.
+fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
+    let Some(query) = uri.query().filter(|query| query.contains(NAME)) else { return Ok((false, uri.clone())) };
+    let mut dry = false;
+    let mut others = Vec::new();
+    for pair in query.split('&') {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            (NAME, "true") => dry = true,
+            (NAME, "false") => {}
+            (NAME, _) => return Err(Error::invalid(NAME, "invalid_value", "true or false")),
+            _ => others.push(pair),
+        }
+    }
+    let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
+    let mut parts = uri.clone().into_parts();
+    let rest: PathAndQuery = format!("{}{query}", uri.path()).parse().map_err(Error::internal)?;
+    parts.path_and_query = Some(rest);
+    Ok((dry, Uri::from_parts(parts).map_err(Error::internal)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_taken_and_the_rest_stays() {
+        let at = |text: &str| take(&text.parse().unwrap()).map(|(dry, uri)| (dry, uri.to_string()));
+        assert_eq!(at("/v1/a?dry_run=true").unwrap(), (true, "/v1/a".into()));
+        assert_eq!(at("/v1/a?x=%20&dry_run=true&y=2").unwrap(), (true, "/v1/a?x=%20&y=2".into()));
+        assert_eq!(at("/v1/a?dry_run=false").unwrap(), (false, "/v1/a".into()));
+        assert_eq!(at("/v1/a?dry_runs=true").unwrap(), (false, "/v1/a?dry_runs=true".into()));
+        for wrong in ["/v1/a?dry_run", "/v1/a?dry_run=1", "/v1/a?dry_run=false&dry_run=yes"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! `POST /v1/plan`: a set of objects is written as their own routes write them, in one transaction that is rolled back. So a plan can promise
+//! nothing that the write would refuse.
+
+mod diff; // What differs
+mod reach; // Whom it reaches, and at what cost
+
+use axum::extract::{DefaultBodyLimit, State};
+use muster_api::claims::{ClaimSpec, CreateClaim};
+use muster_api::credentials::CredentialSpec;
+use muster_api::kind::{self, Kind};
+use muster_api::nodes::NodeSpec;
+use muster_api::object::Draft;
+use muster_api::plans::{Desired, MakePlan, Plan, PlannedObject};
+use muster_api::pools::PoolSpec;
+use muster_api::problem::{self, Problem};
+use muster_api::racks::RackSpec;
+use muster_api::sites::SiteSpec;
+use muster_api::subnets::SubnetSpec;
+use muster_api::tokens::Role;
+use muster_core::clusters::ClusterSpec;
+use muster_core::effects::Effect;
+use muster_core::gates::Suite;
+use muster_core::images::ImageManifest;
+use muster_core::profiles::HardwareProfile;
+use muster_core::stacks::StackSpec;
+use muster_core::values::Name;
+use serde_json::{Value, json};
+use sqlx::{Acquire as _, PgConnection};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::reach::Reach;
+use super::answer::Answer;
+use super::declared::{self, Declared};
+use super::extract::Json;
+use super::{claims, document, nodes, writing};
+use crate::app::App;
+use crate::auth::{Actor, Viewer};
+use crate::db;
+use crate::error::Error;
+
+const MOST: usize = 1000;
+/// Images and stacks list their packages. Bytes.
+const BODY_LIMIT: usize = 32 << 20;
+
+/// The route of plans.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(make_plan)).layer(DefaultBodyLimit::max(BODY_LIMIT))
+}
+
+/// What writing these objects would do: what differs, what it costs which nodes, what is in the way. Nothing is written.
+#[utoipa::path(post, path = "/v1/plan", tag = "plans", request_body = MakePlan, responses(
+    (status = 200, description = "The plan; what is in the way is part of it", body = Plan),
+    (status = 422, description = "There is no such kind, or one object is there twice", body = Problem, content_type = "application/problem+json"),
+))]
+async fn make_plan(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    Json(request): Json<MakePlan>,
+) -> Result<Answer, Error> {
+    let objects = ordered(request.objects)?;
+    let planned = writing::tell(&app, async |conn| {
+        let mut planned = Vec::with_capacity(objects.len());
+        for object in &objects {
+            planned.push(plan(&app, conn, &actor, object).await?);
+        }
+        Ok(planned)
+    })
+    .await?;
+    let dearest = planned.iter().filter_map(|object| object.effect.parse::<Effect>().ok()).max();
+    let effect = dearest.unwrap_or(Effect::None).to_string();
+    Answer::ok(&Plan { effect, objects: planned })
+}
+
+/// In the order in which kinds build on each other.
+fn ordered(mut objects: Vec<Desired>) -> Result<Vec<Desired>, Error> {
+    if objects.len() > MOST {
+        return Err(Error::unprocessable("/objects", "too_many", format!("At most {MOST}.")));
+    }
+    let place = |object: &Desired| kind::COLLECTIONS.iter().position(|(kind, _)| *kind == object.kind);
+    let mut seen = std::collections::BTreeSet::new();
+    for (at, object) in objects.iter().enumerate() {
+        let pointer = format!("/objects/{at}/kind");
+        if place(object).is_none() {
+            return Err(Error::unprocessable(pointer, "unknown_kind", format!("{:?} is no kind.", object.kind)));
+        }
+        if !seen.insert((object.kind.as_str(), object.name.as_str())) {
+            let detail = format!("{} {} is there twice.", object.kind, object.name);
+            return Err(Error::unprocessable(pointer, "twice", detail));
+        }
+    }
+    objects.sort_by_key(place);
+    Ok(objects)
+}
+
+/// One object. What refuses it is told in its plan; the others are planned without it.
+async fn plan(app: &App, conn: &mut PgConnection, actor: &Actor, object: &Desired) -> Result<PlannedObject, Error> {
+    // Alone, so that a refusal by the database ends no more than this one.
+    let mut alone = conn.begin().await?;
+    match plan_kind(app, &mut alone, actor, object).await {
+        Ok(planned) => {
+            db::check_constraints(&mut alone).await?;
+            alone.commit().await?;
+            Ok(planned)
+        }
+        Err(error @ (Error::Internal(_) | Error::Unavailable(_) | Error::Contended(_))) => Err(error),
+        Err(error) => {
+            alone.rollback().await?;
+            Ok(blocked(object, &error))
+        }
+    }
+}
+
+async fn plan_kind(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    match object.kind.as_str() {
+        SiteSpec::KIND => plan_declared::<SiteSpec>(app, conn, actor, object).await,
+        RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,
+        SubnetSpec::KIND => plan_declared::<SubnetSpec>(app, conn, actor, object).await,
+        HardwareProfile::KIND => plan_declared::<HardwareProfile>(app, conn, actor, object).await,
+        CredentialSpec::KIND => plan_declared::<CredentialSpec>(app, conn, actor, object).await,
+        ImageManifest::KIND => plan_declared::<ImageManifest>(app, conn, actor, object).await,
+        StackSpec::KIND => plan_declared::<StackSpec>(app, conn, actor, object).await,
+        Suite::KIND => plan_declared::<Suite>(app, conn, actor, object).await,
+        ClusterSpec::KIND => plan_declared::<ClusterSpec>(app, conn, actor, object).await,
+        PoolSpec::KIND => plan_declared::<PoolSpec>(app, conn, actor, object).await,
+        NodeSpec::KIND => plan_node(app, conn, actor, object).await,
+        ClaimSpec::KIND => plan_claim(app, conn, actor, object).await,
+        other => Err(Error::unprocessable("/kind", "unknown_kind", format!("{other:?} is no kind."))),
+    }
+}
+
+async fn plan_declared<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.require(K::WRITER)?;
+    let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
+    let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+    let (generation, spec) = (before.as_ref().map(|row| row.generation), before.as_ref().map(|row| row.spec.clone()));
+    let raw = parts(&json!(object.labels), &json!(object.annotations), &object.spec);
+    let draft: Draft<K> = document::typed(&raw)?;
+    // Before it is written: what a pool names may be what it named.
+    let reach = Reach::of(conn, K::KIND, spec.as_ref(), &object.spec).await?;
+    let answer = declared::write::write(app, conn, actor, (&object.name, before), draft, raw).await?;
+    let written = &answer.body;
+    let is = parts(&written["labels"], &written["annotations"], &written["spec"]);
+    let mut differences = diff::of(was.as_ref(), &is);
+    let changed = written["generation"].as_i64() != generation;
+    if changed && generation.is_some() && differences.is_empty() {
+        // All that can differ and is not shown.
+        differences = diff::of(Some(&json!({ "spec": {} })), &json!({ "spec": { "secret": "changed" } }));
+    }
+    let planned = planned(object, (generation.is_some(), changed), differences);
+    match changed && generation.is_some() {
+        true => reach.told(conn, written["id"].as_str().unwrap_or_default(), planned).await,
+        false => Ok(planned),
+    }
+}
+
+async fn plan_node(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.require(Role::Operator)?;
+    let before = db::nodes::find_for_update(conn, &object.name).await?;
+    let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
+    let generation = before.as_ref().map(|row| row.generation);
+    let claimed = before.as_ref().is_some_and(|node| node.claimed);
+    let raw = parts(&json!(object.labels), &json!(object.annotations), &object.spec);
+    let draft: Draft<NodeSpec> = document::typed(&raw)?;
+    let accepted = draft.spec.accept;
+    let answer = nodes::write::write(app, conn, actor, (&object.name, before), draft, raw.clone()).await?;
+    let differences = diff::of(was.as_ref(), &raw);
+    let relabelled = differences.iter().any(|difference| difference.pointer.starts_with("/labels"));
+    let changed = answer.body["generation"].as_i64() != generation;
+    let (effect, begins) = match generation {
+        // It is inspected at once, in the live image.
+        None if accepted => (Effect::Reboot, true),
+        // A file of its stack may name a label.
+        Some(_) if claimed && relabelled => (Effect::InPlace, false),
+        _ => (Effect::None, false),
+    };
+    let planned = planned(object, (generation.is_some(), changed), differences);
+    Ok(match effect {
+        Effect::None => planned,
+        effect => PlannedObject {
+            effect: effect.to_string(),
+            begins,
+            nodes: vec![object.name.clone()],
+            node_count: 1,
+            ..planned
+        },
+    })
+}
+
+/// A claim is made once and never changed.
+async fn plan_claim(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.require(Role::Operator)?;
+    let raw = json!({ "spec": object.spec });
+    let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
+    if let Some(row) = db::claims::find(conn, &object.name).await? {
+        return match row.spec == object.spec {
+            true => Ok(planned(object, (true, false), Vec::new())),
+            false => Err(Error::conflict("immutable", "A claim is not changed: release it and make another.")),
+        };
+    }
+    let wrong = |error: muster_core::values::InvalidValue| Error::invalid("/name", "invalid_name", error.why);
+    let name: Name = object.name.parse().map_err(wrong)?;
+    let pool = spec.pool.clone();
+    let answer = claims::create::create(conn, app, actor, &CreateClaim { name: Some(name), spec }, raw).await?;
+    let node = answer.body["status"]["node"].as_str().unwrap_or_default().to_owned();
+    let pools: Vec<_> = db::objects::find(conn, "pool", &pool).await?.into_iter().map(|row| row.id).collect();
+    let planned = planned(object, (false, true), diff::of(None, &json!({ "spec": object.spec })));
+    let gates = reach::gates(conn, &pools).await?;
+    let effect = Effect::Reinstall.to_string();
+    Ok(PlannedObject { effect, begins: true, nodes: vec![node], node_count: 1, gates, ..planned })
+}
+
+fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
+    json!({ "labels": labels, "annotations": annotations, "spec": spec })
+}
+
+fn planned(
+    object: &Desired,
+    (exists, changed): (bool, bool),
+    diff: Vec<muster_api::plans::Difference>,
+) -> PlannedObject {
+    let change = match (exists, changed) {
+        (false, _) => "create",
+        (true, true) => "change",
+        (true, false) => "none",
+    };
+    PlannedObject {
+        kind: object.kind.clone(),
+        name: object.name.clone(),
+        change: change.into(),
+        diff: if changed { diff } else { Vec::new() },
+        effect: Effect::None.to_string(),
+        begins: false,
+        nodes: Vec::new(),
+        node_count: 0,
+        gates: Vec::new(),
+        blockers: Vec::new(),
+    }
+}
+
+fn blocked(object: &Desired, error: &Error) -> PlannedObject {
+    let (code, detail, faults) = error.public();
+    let fault = |pointer: &str, code: &str, detail: String| problem::Fault {
+        pointer: pointer.to_owned(),
+        code: code.to_owned(),
+        detail,
+    };
+    let blockers = match faults.is_empty() {
+        true => vec![fault("", code, detail)],
+        false => faults.iter().map(|one| fault(&one.pointer, one.code, one.detail.clone())).collect(),
+    };
+    PlannedObject { blockers, ..planned(object, (true, false), Vec::new()) }
+}

@@ -1,0 +1,109 @@
+//! Whom a changed object reaches, and what that costs them.
+
+use muster_api::plans::PlannedObject;
+use muster_api::pools::PoolSpec;
+use muster_core::effects::{self, Effect};
+use muster_core::gates::Suite;
+use muster_core::images::ImageManifest;
+use muster_core::stacks::StackSpec;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::error::Error;
+
+/// How many nodes are named.
+const NAMED: i64 = 100;
+
+/// What a change costs whoever has the object.
+pub(super) struct Reach {
+    effect: Effect,
+    /// Whether nodes pass their gates for it.
+    gated: bool,
+}
+
+impl Reach {
+    /// Of an object of the kind that becomes another. The former and the next spec are as clients wrote them.
+    pub(super) async fn of(
+        conn: &mut PgConnection,
+        kind: &str,
+        before: Option<&Value>,
+        after: &Value,
+    ) -> Result<Self, Error> {
+        let nothing = Self { effect: Effect::None, gated: false };
+        let Some(before) = before else { return Ok(nothing) };
+        Ok(match kind {
+            "image" => Self::costing(both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b))),
+            "stack" => Self::costing(both::<StackSpec>(before, after).map(|(a, b)| effects::of_stack(&a, &b))),
+            "pool" => match both::<PoolSpec>(before, after) {
+                Some((before, after)) => of_pool(conn, &before, &after).await?,
+                None => nothing,
+            },
+            "suite" => Self { effect: Effect::None, gated: before != after },
+            "cluster" if before != after => Self { effect: Effect::InPlace, gated: false },
+            "credential" if before["purpose"] == "stack" => Self { effect: Effect::InPlace, gated: false },
+            _ => nothing,
+        })
+    }
+
+    fn costing(effect: Option<Effect>) -> Self {
+        let effect = effect.unwrap_or(Effect::None);
+        Self { effect, gated: effect != Effect::None }
+    }
+
+    /// The plan of the object with this id, with whom it reaches.
+    pub(super) async fn told(
+        self,
+        conn: &mut PgConnection,
+        id: &str,
+        planned: PlannedObject,
+    ) -> Result<PlannedObject, Error> {
+        if self.effect == Effect::None && !self.gated {
+            return Ok(planned);
+        }
+        let id = id.parse().map_err(Error::internal)?;
+        let pools = db::plans::list_pools(conn, id).await?;
+        let (nodes, node_count) = db::plans::list_held(conn, &pools, NAMED).await?;
+        if node_count == 0 {
+            return Ok(planned);
+        }
+        let gates = if self.gated { gates(conn, &pools).await? } else { Vec::new() };
+        Ok(PlannedObject { effect: self.effect.to_string(), nodes, node_count, gates, ..planned })
+    }
+}
+
+async fn of_pool(conn: &mut PgConnection, before: &PoolSpec, after: &PoolSpec) -> Result<Reach, Error> {
+    let mut effect = if before.cluster == after.cluster { Effect::None } else { Effect::InPlace };
+    if before.stack != after.stack {
+        let old = spec::<StackSpec>(conn, "stack", &before.stack).await?;
+        let new = spec::<StackSpec>(conn, "stack", &after.stack).await?;
+        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_stack(&old, &new)));
+    }
+    if before.image != after.image {
+        let old = spec::<ImageManifest>(conn, "image", &before.image).await?;
+        let new = spec::<ImageManifest>(conn, "image", &after.image).await?;
+        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)));
+    }
+    Ok(Reach { effect, gated: effect != Effect::None || before.suite != after.suite })
+}
+
+/// The gates of the suites that pools name.
+pub(super) async fn gates(conn: &mut PgConnection, pools: &[muster_core::ids::ObjectId]) -> Result<Vec<String>, Error> {
+    let mut gates = Vec::new();
+    for suite in db::plans::list_suites(conn, pools).await? {
+        let suite: Suite = serde_json::from_value(suite).map_err(Error::internal)?;
+        gates.extend(suite.gates.into_iter().map(|gate| gate.id).filter(|id| !gates.contains(id)).collect::<Vec<_>>());
+    }
+    Ok(gates)
+}
+
+/// `None` where one cannot be read: the write says so better.
+fn both<T: DeserializeOwned>(before: &Value, after: &Value) -> Option<(T, T)> {
+    T::deserialize(before).ok().zip(T::deserialize(after).ok())
+}
+
+async fn spec<T: DeserializeOwned>(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Option<T>, Error> {
+    let row = db::objects::find(conn, kind, name).await?;
+    Ok(row.and_then(|row| T::deserialize(&row.spec).ok()))
+}
