@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack fleet e2e lint unit fuzz bench clean
+.PHONY: demo test deps build images stack fleet e2e lint unit strangers fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -41,6 +41,11 @@ unit: deps
 	tests/bmcs/install
 	cargo nextest run --locked --workspace
 
+# Schemathesis against the server's own description of its contract. `EXAMPLES=50` for more of each operation.
+strangers: deps
+	tests/api/install
+	cargo nextest run --locked -p muster-tests --run-ignored only strangers
+
 # Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.
 fleet: build
 	target/debug/muster-lab fleet --nodes $(or $(NODES),60) --speed 100 --failures 1 --kills
@@ -64,7 +69,7 @@ bench: deps
 	cargo build --locked --release -p muster-bench -p muster -p muster-lab
 	$(AS_ROOT) env MUSTER_NODE="$$(node/build-static)" bench/run $(BENCH)
 
-test: lint unit fuzz fleet e2e
+test: lint unit strangers fuzz fleet e2e
 
 clean:
 	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .fleet

@@ -76,6 +76,13 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             201,
         ),
     ];
+    writes.extend(declared_writes());
+    writes
+}
+
+/// The writes of declared kinds. All of the objects are in use.
+fn declared_writes() -> Vec<Write> {
+    let mut writes = Vec::new();
     let changed = |mut body: Value| {
         body["annotations"] = json!({ "changed": "yes" });
         body
@@ -106,7 +113,6 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
     ] {
         writes.push(write(put, path, changed(body), 200));
         writes.push(write(patch, path, json!({ "labels": { "a": "b" } }), 200));
-        // All of them are in use.
         writes.push(write(delete, path, Value::Null, 409));
     }
     writes

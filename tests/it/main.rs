@@ -25,5 +25,6 @@ mod races; // Claims, releases and retries at once
 mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back
 mod simulated; // The server over machines that keep state
+mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on
 mod tidy; // Rules of the house
