@@ -26,4 +26,5 @@ mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back
 mod simulated; // The server over machines that keep state
 mod support; // What every test stands on
+mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house
