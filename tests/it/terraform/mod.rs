@@ -1,9 +1,10 @@
 //! Terraform itself, with the provider as it is built here, against the real server and a database of the test's own.
 
 mod claims; // Claims that wait, are late, and outlive what asked for them
+mod documented; // The guide and the example fleet
 mod kinds; // Every resource through its life
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -139,4 +140,10 @@ impl Terraform {
     pub(crate) async fn destroy(&self) -> Printed {
         self.run(&["destroy", "-auto-approve", "-input=false"]).await
     }
+}
+
+/// A file of the repository.
+pub(crate) fn file(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    std::fs::read_to_string(root.join(path)).unwrap()
 }
