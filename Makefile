@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build images stack fleet e2e lint unit strangers fuzz bench clean
+.PHONY: demo test deps build terraform images stack fleet e2e lint unit strangers fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -20,6 +20,10 @@ deps:
 build: deps
 	cargo build --locked -p muster -p muster-lab
 	node/build-static
+
+# The Terraform provider, as people install it: see docs/terraform.md.
+terraform: deps
+	cargo build --locked --release -p terraform-provider-muster
 
 images: build
 	mkdir -p $(CACHE)/stack

@@ -27,4 +27,5 @@ mod restores; // A database that was put back
 mod simulated; // The server over machines that keep state
 mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on
+mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house

@@ -1,0 +1,162 @@
+//! How Terraform starts a provider and trusts it (go-plugin's handshake): a cookie in the environment, a Unix socket in a directory of our
+//! own, and TLS in which both sides know the other's one certificate. Nobody else can call this process.
+
+use std::convert::Infallible;
+use std::os::unix::process::parent_id;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::server::NamedService;
+
+use crate::dispatch::Controller;
+
+/// Says that Terraform started us, not a person (go-plugin's `HandshakeConfig` of Terraform).
+const COOKIE: (&str, &str) =
+    ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d1a219cb4d6991ca9872b2");
+/// How often is looked whether Terraform is still there: killed, it does not say that we may end.
+const ORPHAN_CHECK: Duration = Duration::from_secs(1);
+/// Connections that wait to be served; Terraform makes one.
+const BACKLOG: usize = 8;
+
+/// Serves the calls of Terraform until it asks us to end.
+pub(crate) async fn serve<S>(provider: S) -> anyhow::Result<()>
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+        + NamedService
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    if std::env::var(COOKIE.0).as_deref() != Ok(COOKIE.1) {
+        bail!("this is a Terraform provider, which `terraform` starts: see docs/terraform.md");
+    }
+    let parent = parent_id();
+    let pem = std::env::var("PLUGIN_CLIENT_CERT").context("Terraform did not send its certificate")?;
+    let client = CertificateDer::from_pem_slice(pem.as_bytes()).context("Terraform's certificate cannot be read")?;
+    let (acceptor, certificate) = tls(client)?;
+    let dir = tempfile::Builder::new().prefix("muster-terraform-").tempdir()?;
+    let socket = dir.path().join("s");
+    let listener = UnixListener::bind(&socket)?;
+    let certificate = base64::engine::general_purpose::STANDARD_NO_PAD.encode(certificate);
+    println!("1|6|unix|{}|grpc|{certificate}", socket.display());
+    let (connections, accepted) = mpsc::channel(BACKLOG);
+    let stop = Arc::new(tokio::sync::Notify::new());
+    let stopped = Arc::clone(&stop);
+    let served = tonic::transport::Server::builder()
+        .add_service(Controller(stop))
+        .add_service(provider)
+        .serve_with_incoming_shutdown(ReceiverStream::new(accepted), async move { stopped.notified().await });
+    tokio::select! {
+        served = served => Ok(served?),
+        listened = accept(listener, acceptor, connections) => listened,
+        () = orphaned(parent) => bail!("Terraform is gone"),
+        deaf = ignore_interrupts() => deaf,
+    }
+}
+
+/// Ctrl-C in a terminal reaches us as well; Terraform alone decides what it means, and tells us by its `StopProvider`.
+async fn ignore_interrupts() -> anyhow::Result<()> {
+    loop {
+        tokio::signal::ctrl_c().await?;
+    }
+}
+
+/// Until whoever started us is gone.
+async fn orphaned(parent: u32) {
+    while parent_id() == parent {
+        tokio::time::sleep(ORPHAN_CHECK).await;
+    }
+}
+
+/// Hands on the connections that prove to be Terraform's.
+async fn accept(
+    listener: UnixListener,
+    acceptor: TlsAcceptor,
+    connections: mpsc::Sender<std::io::Result<TlsStream<UnixStream>>>,
+) -> anyhow::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        match acceptor.accept(stream).await {
+            Ok(stream) => connections.send(Ok(stream)).await?,
+            Err(error) => eprintln!("a connection was refused: {error}"),
+        }
+    }
+}
+
+/// TLS for one client, and our own certificate.
+fn tls(client: CertificateDer<'static>) -> anyhow::Result<(TlsAcceptor, CertificateDer<'static>)> {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".into()])?.self_signed(&key)?.der().clone();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(Arc::new(Pinned { client, provider }))
+        .with_single_cert(vec![certificate.clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok((TlsAcceptor::from(Arc::new(config)), certificate))
+}
+
+/// Accepts exactly one certificate. It is its own authority (and a P-521 one), so there is no path to build.
+#[derive(Debug)]
+struct Pinned {
+    client: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        match *certificate == self.client {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

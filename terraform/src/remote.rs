@@ -1,0 +1,218 @@
+//! The API's calls, for every kind in one form: claims and tokens are made by other calls than what is declared.
+
+use std::future::Future;
+use std::time::Duration;
+
+use muster_api::client::{Client, ClientError, Precondition};
+use muster_api::tokens::Token;
+use muster_core::values::Secret;
+use serde_json::{Map, Value as Json, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::kinds::Kind;
+
+/// The largest page the server gives.
+const PAGE: &str = "1000";
+/// Before something is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long one wait for an operation may last: a stop is heard after it at the latest.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The server, and whether Terraform asked us to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(crate) client: Client,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+/// What came of waiting.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    Reached(Json),
+    /// Not yet, or never by itself: the object as it is, and why.
+    NotReached(Json, String),
+}
+
+/// An object's state at a pointer.
+pub(crate) fn state_of<'a>(object: &'a Json, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+impl Remote {
+    /// Asks until there is an answer that stays: again while the server is away, or refuses with one of these codes.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        deadline: Instant,
+        codes: &[&str],
+        call: impl Fn() -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        loop {
+            let refused = match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(refused) => refused,
+            };
+            let again = refused.away() || codes.iter().any(|code| refused.is(code));
+            if !again || !self.pause(deadline).await {
+                return Err(refused);
+            }
+        }
+    }
+
+    /// Waits a moment; `false` when the time is up or Terraform wants us to stop.
+    pub(crate) async fn pause(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || *self.stop.borrow() {
+            return false;
+        }
+        tokio::time::sleep(PAUSE.min(left)).await;
+        true
+    }
+
+    /// The object by name or id.
+    pub(crate) async fn find(&self, kind: &Kind, key: &str) -> Result<Option<Json>, ClientError> {
+        if kind.word == "token" {
+            let tokens = self.client.list_tokens().await?.items;
+            let token = tokens.into_iter().find(|token| token.id.to_string() == key || token.name == key);
+            return Ok(token.filter(|token| token.revoked_at.is_none()).map(as_object));
+        }
+        match self.client.get_value(&[kind.collection, key], &[]).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.status() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects that fit, page by page.
+    pub(crate) async fn list(&self, kind: &Kind, filter: &str) -> Result<Vec<Json>, ClientError> {
+        if kind.word == "token" {
+            let tokens = self.client.list_tokens().await?.items;
+            return Ok(tokens.into_iter().filter(|token| token.revoked_at.is_none()).map(as_object).collect());
+        }
+        let mut all = Vec::new();
+        let mut token = String::new();
+        loop {
+            let mut query = vec![("limit", PAGE)];
+            query.extend(
+                [("filter", filter), ("page_token", &token)].into_iter().filter(|(_, value)| !value.is_empty()),
+            );
+            let page = self.client.get_value(&[kind.collection], &query).await?;
+            all.extend(page["items"].as_array().cloned().unwrap_or_default());
+            match page["next_page_token"].as_str() {
+                Some(next) => token = next.to_owned(),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Makes what is not there yet.
+    pub(crate) async fn create(&self, kind: &Kind, name: &str, draft: &Json) -> Result<Json, ClientError> {
+        match kind.word {
+            "claim" => self.client.post_value(&["claims"], &json!({ "name": name, "spec": draft["spec"] })).await,
+            _ => self.client.put_value(&[kind.collection, name], draft, Precondition::Absent).await,
+        }
+    }
+
+    /// Makes a token; its secret is in this answer and nowhere else.
+    pub(crate) async fn create_token(&self, name: &str, spec: &Json) -> Result<(Json, Secret), ClientError> {
+        let mut body = spec.clone();
+        body["name"] = name.into();
+        let mut made = self.client.post_value(&["tokens"], &body).await?;
+        let secret = Secret::new(made["secret"].as_str().unwrap_or_default());
+        let token = serde_json::from_value(made["token"].take()).map_err(ClientError::Unreadable)?;
+        Ok((as_object(token), secret))
+    }
+
+    /// Replaces exactly the generation that was planned with.
+    pub(crate) async fn replace(
+        &self,
+        kind: &Kind,
+        id: &str,
+        generation: i64,
+        draft: &Json,
+    ) -> Result<Json, ClientError> {
+        self.client.put_value(&[kind.collection, id], draft, Precondition::Generation(generation)).await
+    }
+
+    /// Removes exactly the generation that was planned with. A claim is then being released, which takes its time.
+    pub(crate) async fn remove(&self, kind: &Kind, id: &str, generation: i64, erase: Erase) -> Result<(), ClientError> {
+        match (kind.word, erase) {
+            ("claim", Erase::Now) => self.client.erase_claim(id, generation).await.map(drop),
+            ("token", _) => {
+                let id = id.parse().map_err(|_| ClientError::Usage(format!("{id:?} is not a token's id")))?;
+                self.client.revoke_token(id).await
+            }
+            _ => self.client.delete_value(&[kind.collection, id], generation).await.map(drop),
+        }
+    }
+
+    /// Waits until the object is where it is wanted, is stuck, or the time is up.
+    pub(crate) async fn wait(
+        &self,
+        kind: &Kind,
+        mut object: Json,
+        goal: &str,
+        deadline: Instant,
+    ) -> Result<Waited, ClientError> {
+        let Some(wait) = kind.wait else { return Ok(Waited::Reached(object)) };
+        let id = object["id"].as_str().unwrap_or_default().to_owned();
+        loop {
+            let state = state_of(&object, wait.state).to_owned();
+            if state == goal {
+                return Ok(Waited::Reached(object));
+            }
+            let stuck = wait.stuck.contains(&state.as_str());
+            if stuck || !self.pause(deadline).await {
+                let why = self.why(kind, &object).await;
+                let what = if stuck { "and stays so until somebody acts" } else { "when the time was up" };
+                let name = state_of(&object, "/name");
+                return Ok(Waited::NotReached(object.clone(), format!("{name}: its node was {state} {what}. {why}")));
+            }
+            if let Some(operation) = object.pointer("/status/operation").and_then(Json::as_str) {
+                let left = deadline.saturating_duration_since(Instant::now()).min(POLL);
+                let wait = format!("{}s", left.as_secs().max(1));
+                // Only a wake-up: what the operation came to is read from the object.
+                drop(self.client.get_value(&["operations", operation], &[("wait", &wait)]).await);
+            }
+            match self.find(kind, &id).await {
+                Ok(Some(found)) => object = found,
+                Ok(None) => return Ok(Waited::NotReached(object, "It was removed in the meantime.".into())),
+                Err(error) if error.away() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Why a node is where it is, in the server's words.
+    async fn why(&self, kind: &Kind, object: &Json) -> String {
+        let pointer = if kind.word == "claim" { "/status/node" } else { "/name" };
+        match self.client.node_why(state_of(object, pointer)).await {
+            Ok(why) => why.sentence,
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// What becomes of a released node's disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Erase {
+    Now,
+    /// After the time in which the pool lets a release be undone.
+    Later,
+}
+
+/// A token in the form of every other object. It asked for its life in seconds; that is what lies between its beginning and its end.
+fn as_object(token: Token) -> Json {
+    let life = token.expires_at.duration_since(token.created_at).as_secs();
+    let mut spec = Map::new();
+    spec.insert("role".into(), token.role.as_str().into());
+    spec.insert("expires_in_s".into(), life.into());
+    spec.extend(token.releases_per_hour.map(|limit| ("releases_per_hour".to_owned(), limit.into())));
+    json!({
+        "id": token.id, "name": token.name, "spec": spec, "created_at": token.created_at,
+        "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at },
+    })
+}
