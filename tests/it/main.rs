@@ -4,6 +4,7 @@
 
 mod access; // Who may do what
 mod agents; // Agents that die, and their successors
+mod audit; // The history after somebody changed it
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles

@@ -27,6 +27,7 @@ async fn main() -> anyhow::Result<()> {
         clock,
         keys: Arc::new(keys),
         blobs: Arc::new("/nonexistent".into()),
+        anchors: Arc::new("/nonexistent".into()),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),

@@ -23,6 +23,7 @@ pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
 pub mod permits; // The right to act
 pub mod primary; // The server that takes writes
+pub mod seals; // What makes the history provable
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions

@@ -81,6 +81,7 @@ impl Server {
             clock,
             keys: Arc::new(keys),
             blobs: Arc::new(blobs.path().to_path_buf()),
+            anchors: Arc::new(blobs.path().join("audit-anchors")),
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),
             wake_sites: Arc::new(Notify::new()),
