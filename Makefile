@@ -39,6 +39,7 @@ lint: deps
 
 unit: deps
 	tests/bmcs/install
+	npm ci --prefix tests/oidc --no-audit --no-fund --silent
 	cargo nextest run --locked --workspace
 
 # Simulated nodes through their whole lives, behind the real agents' protocol, while server and agent are killed every few seconds. `NODES=2000` for more.

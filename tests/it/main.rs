@@ -14,6 +14,7 @@ mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
+mod oidc; // Signing in by a provider that is not ours
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe

@@ -26,6 +26,7 @@ async fn main() -> anyhow::Result<()> {
         pool,
         clock,
         keys: Arc::new(keys),
+        oidc: None,
         blobs: Arc::new("/nonexistent".into()),
         anchors: Arc::new("/nonexistent".into()),
         wake_engine: Arc::new(Notify::new()),

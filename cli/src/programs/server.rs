@@ -41,6 +41,8 @@ pub(crate) struct Serve {
     /// the data directory where none is named.
     #[arg(long, env = "MUSTER_AUDIT_ANCHORS")]
     pub audit_anchors: Option<PathBuf>,
+    #[command(flatten)]
+    pub oidc: super::oidc::OidcArgs,
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
     #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
     pub key_file: PathBuf,
@@ -78,6 +80,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         clock,
         keys: Arc::new(keys),
         anchors: Arc::new(args.audit_anchors.clone().unwrap_or_else(|| args.data_dir.join("audit-anchors"))),
+        oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),

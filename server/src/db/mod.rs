@@ -1,5 +1,6 @@
 //! All SQL. Free functions over one connection; whoever owns the unit of work begins and commits it.
 
+pub mod access; // Where objects lie, and who holds which role there
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
