@@ -43,6 +43,7 @@ lint: deps
 
 unit: deps
 	tests/bmcs/install
+	npm ci --prefix tests/oidc --no-audit --no-fund --silent
 	cargo nextest run --locked --workspace
 
 # Schemathesis against the server's own description of its contract. `EXAMPLES=50` for more of each operation.

@@ -17,7 +17,7 @@ pub trait Kind: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debu
 }
 
 /// Every kind that has a collection of its own, with the collection; the CLI and a test walk it.
-pub const COLLECTIONS: [(&str, &str); 12] = [
+pub const COLLECTIONS: [(&str, &str); 13] = [
     ("site", "sites"),
     ("rack", "racks"),
     ("subnet", "subnets"),
@@ -28,6 +28,7 @@ pub const COLLECTIONS: [(&str, &str); 12] = [
     ("suite", "suites"),
     ("cluster", "clusters"),
     ("pool", "pools"),
+    ("role_binding", "role_bindings"),
     ("node", "nodes"),
     ("claim", "claims"),
 ];

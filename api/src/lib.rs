@@ -1,8 +1,10 @@
 //! The public contract: what people, automation and pages exchange with the server, and a typed client over it.
 //! It must not hold rules: those are the domain's.
 
+pub mod access; // Who may do what, where
 pub mod agents; // The processes that act for a site, and their enrolment
 pub mod approvals; // What a second person must agree to
+pub mod audit; // The seal over the history
 pub mod cautions; // The database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod client; // The typed client

@@ -6,12 +6,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What a caller may do; each role includes the ones below it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+use crate::access::Scope;
+
+/// What a caller may do: a set of verbs, which [`crate::access::VERBS`] lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
+    /// Nothing but what role bindings give.
+    Guest,
     /// Reads everything but secrets.
     Viewer,
+    /// What a pipeline does: declares, claims, releases, keeps nodes going. Wipes, adopts and approves nothing.
+    Automation,
     /// Moves nodes and declares what they run.
     Operator,
     /// Also sites, subnets, credentials, agents, tokens and blobs.
@@ -22,6 +28,8 @@ impl Role {
     /// As stored.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Guest => "guest",
+            Self::Automation => "automation",
             Self::Viewer => "viewer",
             Self::Operator => "operator",
             Self::Admin => "admin",
@@ -33,7 +41,7 @@ impl std::str::FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Viewer, Self::Operator, Self::Admin];
+        let all = [Self::Guest, Self::Viewer, Self::Automation, Self::Operator, Self::Admin];
         all.into_iter().find(|role| role.as_str() == text).ok_or_else(|| format!("{text:?} is not a role"))
     }
 }
@@ -44,6 +52,9 @@ impl std::str::FromStr for Role {
 pub struct CreateToken {
     pub name: Name,
     pub role: Role,
+    /// Where the role holds; no more than the maker's own.
+    #[serde(default)]
+    pub scope: Scope,
     /// Seconds until it ends; at most a year.
     pub expires_in_s: u32,
     /// How many nodes it may release in an hour before each needs a second person.
@@ -64,6 +75,8 @@ pub struct Token {
     pub id: Uuid,
     pub name: String,
     pub role: Role,
+    #[serde(default)]
+    pub scope: Scope,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
     pub last_used: Option<Timestamp>,

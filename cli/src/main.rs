@@ -33,6 +33,9 @@ enum Verb {
     /// Make the first token or administrator, beside the database.
     #[command(subcommand)]
     Admin(programs::bootstrap::AdminVerb),
+    /// Hold the history against its seals, beside the database.
+    #[command(subcommand)]
+    Audit(programs::audit::AuditVerb),
     #[command(flatten)]
     Client(Box<client::ClientVerb>),
     /// Print the completion script of a shell.
@@ -70,6 +73,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         }
         program => program,
     };
+    let form = if cli.common.is_table() { programs::audit::Form::Lines } else { programs::audit::Form::Json };
     let cancel = programs::until_stopped()?;
     match verb {
         Verb::Client(_) | Verb::Completion { .. } => Ok(()),
@@ -77,6 +81,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Verb::Agent(args) => programs::agent::run(args, cancel).await,
         Verb::Dev(args) => programs::dev::run(args, cancel).await,
         Verb::Migrate(database) => programs::migrate::run(&database).await,
+        Verb::Audit(verb) => match cancel.run_until_cancelled(programs::audit::run(verb, form)).await {
+            Some(done) => done,
+            None => anyhow::bail!("interrupted"),
+        },
         Verb::Stack(verb) => match cancel.run_until_cancelled(stack::run(verb)).await {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),

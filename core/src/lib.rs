@@ -1,6 +1,7 @@
 //! The domain of Muster: words, rules and messages. Pure by decision: nothing here does I/O, is async, or reads a clock,
 //! so every rule can be tested by calling it.
 
+pub mod audit; // What makes the history provable
 pub mod claims; // One node bound to one pool
 pub mod clock; // Time as a value
 pub mod clusters; // Where nodes are admitted, and what a scheduler is told about them

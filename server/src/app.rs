@@ -16,6 +16,10 @@ pub struct App {
     pub keys: Arc<Keys>,
     /// Directory of content-addressed blobs.
     pub blobs: Arc<std::path::PathBuf>,
+    /// Where the newest seals of the history are written down, outside of the database.
+    pub anchors: Arc<std::path::PathBuf>,
+    /// Who vouches for people, where a provider is named.
+    pub oidc: Option<Arc<crate::auth::oidc::Provider>>,
     /// Wakes the engine of this replica; the poll is the truth.
     pub wake_engine: Arc<Notify>,
     /// Wakes agents that wait for jobs.

@@ -1,6 +1,7 @@
 //! The server decides. It never opens a connection to a node, a BMC or a cluster, and holds no truth in memory: Postgres does.
 
 pub mod app; // What every handler and task is given
+pub mod audit; // Whether the history is what was sealed
 pub mod auth; // Who is asking, and what they may do
 pub mod db; // All SQL
 pub mod engine; // Takes due nodes, asks the lifecycle, persists the answer

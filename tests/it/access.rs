@@ -5,52 +5,379 @@ use muster_api::tokens::Role;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::server::Server;
+use crate::support::fleet;
+use crate::support::server::{Caller, Server};
 
-/// Every documented operation: method, and path with its parameters filled in.
-fn operations() -> Vec<(Method, String)> {
+/// Where a route asks for its verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Over the whole fleet.
+    Fleet,
+    /// Anywhere.
+    Any,
+    /// Where the object lies.
+    Object,
+}
+
+/// What every operation of the API is open to, said here once more: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An
+/// operation that is not here fails the test.
+const EXPECTED: [(&str, Reach, &[&str]); 14] = [
+    // A plan writes nothing.
+    ("vuoa", Reach::Any, &["make_plan"]),
+    (
+        "vuoa",
+        Reach::Fleet,
+        &[
+            "list_approvals",
+            "list_claims",
+            "list_components",
+            "list_events",
+            "list_nodes",
+            "list_operations",
+            "list_prometheus_targets",
+            "list_sites",
+            "list_racks",
+            "list_subnets",
+            "list_clusters",
+            "list_pools",
+        ],
+    ),
+    (
+        "vuoa",
+        Reach::Any,
+        &[
+            "head_blob",
+            "get_caution",
+            "list_hardware_profiles",
+            "get_hardware_profile",
+            "list_images",
+            "get_image",
+            "list_stacks",
+            "get_stack",
+            "list_suites",
+            "get_suite",
+            "list_credentials",
+            "get_credential",
+            "list_role_bindings",
+            "get_role_binding",
+        ],
+    ),
+    (
+        "vuoa",
+        Reach::Object,
+        &[
+            "get_claim",
+            "get_node",
+            "get_node_why",
+            "list_node_components",
+            "get_node_console",
+            "list_node_events",
+            "get_node_facts",
+            "list_node_gate_runs",
+            "get_node_timeline",
+            "get_operation",
+            "get_operation_log",
+            "get_site",
+            "get_rack",
+            "get_subnet",
+            "get_cluster",
+            "get_pool",
+            "list_agents",
+        ],
+    ),
+    (
+        "uoa",
+        Reach::Object,
+        &[
+            "put_node",
+            "patch_node",
+            "delete_node",
+            "act_on_node",
+            "delete_claim",
+            "undo_release",
+            "cancel_operation",
+            "put_rack",
+            "patch_rack",
+            "delete_rack",
+            "put_pool",
+            "patch_pool",
+            "delete_pool",
+        ],
+    ),
+    (
+        "oa",
+        Reach::Object,
+        &["adopt_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval"],
+    ),
+    ("uoa", Reach::Any, &["create_claim"]),
+    (
+        "uoa",
+        Reach::Fleet,
+        &[
+            "put_hardware_profile",
+            "patch_hardware_profile",
+            "delete_hardware_profile",
+            "put_image",
+            "patch_image",
+            "delete_image",
+            "put_stack",
+            "patch_stack",
+            "delete_stack",
+            "put_suite",
+            "patch_suite",
+            "delete_suite",
+        ],
+    ),
+    ("ua", Reach::Fleet, &["put_blob"]),
+    (
+        "a",
+        Reach::Object,
+        &[
+            "put_site",
+            "patch_site",
+            "delete_site",
+            "put_subnet",
+            "patch_subnet",
+            "delete_subnet",
+            "put_cluster",
+            "patch_cluster",
+            "delete_cluster",
+            "enrol_agent",
+            "remove_agent",
+        ],
+    ),
+    ("a", Reach::Fleet, &["put_credential", "patch_credential", "delete_credential"]),
+    ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
+    ("a", Reach::Fleet, &["confirm_caution", "get_audit_head"]),
+    ("oa", Reach::Any, &["list_tokens", "create_token", "revoke_token"]),
+];
+
+/// An operation of the API with objects of the site `lab` in its path.
+struct Operation {
+    name: String,
+    method: Method,
+    path: String,
+    roles: &'static str,
+    reach: Reach,
+    /// Whether the object in its path exists.
+    exists: bool,
+}
+
+fn operations() -> Vec<Operation> {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let mut operations = Vec::new();
-    for (path, item) in description["paths"].as_object().unwrap() {
-        let mut filled = path.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64));
-        while let Some((before, rest)) = filled.split_once('{') {
-            filled = format!("{before}x{}", rest.split_once('}').unwrap().1);
-        }
-        for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
-            operations.push((method.to_uppercase().parse().unwrap(), filled.clone()));
+    for (route, item) in description["paths"].as_object().unwrap() {
+        let name = match route.split('/').nth(2).unwrap() {
+            "sites" => "lab",
+            "racks" => "r1",
+            "subnets" => "prov",
+            "clusters" => "slurm",
+            "pools" => "gpu",
+            "images" => "debian-12",
+            "stacks" => "base",
+            "suites" => "smoke",
+            "credentials" => "bmc",
+            "hardware_profiles" => "virtual",
+            _ => "x",
+        };
+        let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");
+        let path = path.replace("{name}", name).replace("{site}", "lab").replace("{claim}", "held");
+        let path = path.replace("{id}", "x").replace("{approval}", "x").replace("{token}", "x").replace("{agent}", "x");
+        assert!(!path.contains('{'), "{path}: name an object here");
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+            let name = operation["operationId"].as_str().unwrap().to_owned();
+            let row = EXPECTED.iter().find(|(_, _, names)| names.contains(&name.as_str()));
+            let (roles, reach, _) =
+                row.unwrap_or_else(|| panic!("who may {name} ({method} {route})? say so in EXPECTED"));
+            let exists = !route.starts_with("/v1/operations") && !route.starts_with("/v1/approvals");
+            let method = method.to_uppercase().parse().unwrap();
+            operations.push(Operation { name, method, path: path.clone(), roles, reach: *reach, exists });
         }
     }
     operations
 }
 
+async fn status(caller: &Caller, operation: &Operation) -> u16 {
+    let reads = operation.method == Method::GET || operation.method == Method::HEAD;
+    let body = if reads { Vec::new() } else { b"{}".to_vec() };
+    caller.header("content-type", "application/json").send(operation.method.clone(), &operation.path, body).await.status
+}
+
+/// A token of a role that holds in one site only.
+async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Caller {
+    let body =
+        json!({ "name": format!("{role}-{site}"), "role": role, "scope": { "site": site }, "expires_in_s": 3600 });
+    let made = admin.post("/v1/tokens", &body).await.expect(201);
+    server.with(Some(made.body["secret"].as_str().unwrap().to_owned()))
+}
+
+/// A site with everything in it, a claim on its second node, and another site.
+async fn two_sites(server: &Server) -> Caller {
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    admin.put("/v1/sites/far", &json!({ "spec": {} })).await.expect(201);
+    let rack = json!({ "spec": { "site": "far", "units": 42, "power_budget_w": 1000 } });
+    admin.put("/v1/racks/r9", &rack).await.expect(201);
+    fleet::available(server, &admin, 2).await;
+    let claim = json!({ "name": "held", "spec": { "pool": "gpu", "node": "n2" } });
+    admin.post("/v1/claims", &claim).await.expect(201);
+    admin
+}
+
 #[tokio::test]
-async fn nobody_gets_in_anywhere_and_a_viewer_writes_nothing() {
+async fn every_operation_is_open_to_whom_the_table_says_and_where() {
     let server = Server::start().await;
-    let (nobody, viewer) = (server.nobody(), server.caller(Role::Viewer).await);
+    let admin = two_sites(&server).await;
     let operations = operations();
-    assert!(operations.len() > 60, "{}", operations.len());
-    for (method, path) in operations {
-        let reads = method == Method::GET || method == Method::HEAD;
-        let body = if reads { Vec::new() } else { b"{}".to_vec() };
-        let send = async |caller: &crate::support::server::Caller| {
-            caller.header("content-type", "application/json").send(method.clone(), &path, body.clone()).await.status
-        };
-        assert_eq!(send(&nobody).await, 401, "{method} {path} as nobody");
-        let seen = send(&viewer).await;
-        match reads && path != "/v1/tokens" {
-            // A plan writes nothing.
-            false if path == "/v1/plan" => assert_eq!(seen, 400, "{path} as a viewer"),
-            true => assert!(seen != 401 && seen != 403, "{method} {path} as a viewer: {seen}"),
-            false => assert_eq!(seen, 403, "{method} {path} as a viewer"),
+    assert_eq!(
+        operations.len(),
+        EXPECTED.iter().map(|(_, _, names)| names.len()).sum::<usize>(),
+        "EXPECTED names what is not"
+    );
+    let nobody = server.nobody();
+    let (here, there) =
+        (only_in(&server, &admin, "operator", "lab").await, only_in(&server, &admin, "operator", "far").await);
+    let mut roles = Vec::new();
+    for (letter, role) in
+        [('g', Role::Guest), ('v', Role::Viewer), ('u', Role::Automation), ('o', Role::Operator), ('a', Role::Admin)]
+    {
+        roles.push((letter, server.caller(role).await));
+    }
+    for operation in &operations {
+        let Operation { name, roles: allowed, reach, exists, .. } = operation;
+        assert_eq!(status(&nobody, operation).await, 401, "{name} as nobody");
+        let far = status(&there, operation).await;
+        match (reach, exists) {
+            (Reach::Fleet, _) => assert_eq!(far, 403, "{name} as the operator of another site"),
+            (Reach::Object, true) => assert_eq!(far, 404, "{name} as the operator of another site"),
+            (Reach::Object, false) | (Reach::Any, _) => assert_eq!(far == 403, !allowed.contains('o'), "{name}: {far}"),
+        }
+        let near = status(&here, operation).await;
+        let may = *reach != Reach::Fleet && allowed.contains('o');
+        assert_eq!(near == 403, !may, "{name} as the operator of its own site: {near}");
+        for (letter, caller) in &roles {
+            let seen = status(caller, operation).await;
+            let refused = *letter == 'g' && *reach == Reach::Object && *exists && seen == 404;
+            assert_eq!(seen == 403 || refused, !allowed.contains(*letter), "{name} as {letter}: {seen}");
+            assert_ne!(seen, 401, "{name} as {letter}");
         }
     }
     for path in ["/metrics", "/v1/prometheus/targets"] {
         assert_eq!(nobody.get(path).await.status, 401, "{path}");
-        viewer.get(path).await.expect(200);
+        roles[1].1.get(path).await.expect(200);
     }
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         nobody.get(path).await.expect(200);
     }
+}
+
+#[tokio::test]
+async fn every_route_of_the_pages_says_what_it_needs() {
+    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/ui/mod.rs");
+    let text = std::fs::read_to_string(pages).unwrap();
+    let routes: Vec<(&str, &str)> = text
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| (rest.split('"').next().unwrap(), rest.split(')').next().unwrap()))
+        .collect();
+    assert!(routes.len() > 20, "{routes:?}");
+    let open = ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/sign-out", "/assets/{version}/{*path}"];
+    for (route, call) in routes {
+        let method = if call.contains("post(") { Method::POST } else { Method::GET };
+        let parameters = [("wish".to_owned(), "wipe".to_owned())];
+        let needed = muster_server::auth::routes::need(&method, route, &parameters);
+        assert_eq!(needed.is_some(), !open.contains(&route), "{method} {route}");
+    }
+}
+
+#[tokio::test]
+async fn both_ends_of_a_relation_must_be_ones_own() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let here = only_in(&server, &admin, "operator", "lab").await;
+    let far_cluster = {
+        let mut body = fleet::cluster();
+        body["spec"]["site"] = json!("far");
+        admin.put("/v1/clusters/far", &body).await.expect(201);
+        let mut pool = fleet::pool();
+        pool["spec"]["cluster"] = json!("far");
+        admin.put("/v1/pools/far", &pool).await.expect(201);
+        pool
+    };
+    let far_node = json!({ "spec": { "site": "far", "rack": "r9" } });
+    let manual = json!({ "manual": { "person": "ada" } });
+    let node =
+        json!({ "spec": { "site": "lab", "rack": "r1", "power": manual, "macs": [{ "mac": "52:54:00:00:00:05" }] } });
+    here.put("/v1/nodes/n5", &node).await.expect(201);
+    // A rack, a pool, a node, a claim: of one's own, and reaching into the other site.
+    here.put("/v1/racks/r2", &fleet::rack()).await.expect(201);
+    let refused = [
+        here.put("/v1/racks/r3", &json!({ "spec": { "site": "far", "units": 42, "power_budget_w": 1 } })).await,
+        here.patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } })).await,
+        here.put("/v1/pools/mine", &far_cluster).await,
+        here.patch("/v1/nodes/n5", &far_node).await,
+        here.post("/v1/nodes/n5/actions/move", &json!({ "site": "far", "rack": "r9" })).await,
+        here.post("/v1/claims", &json!({ "spec": { "pool": "far", "node": "n1" } })).await,
+    ];
+    for (number, reply) in refused.iter().enumerate() {
+        assert!([403, 404, 422].contains(&reply.status), "{number}: {}", reply.text);
+    }
+    assert_eq!(admin.get("/v1/racks/r2").await.body["spec"]["site"], "lab");
+    assert_eq!(admin.get("/v1/nodes/n5").await.body["spec"]["site"], "lab");
+    // Nothing but that stood in the way.
+    admin.patch("/v1/nodes/n5", &far_node).await.expect(200);
+    admin.patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } })).await.expect(200);
+    admin.put("/v1/pools/theirs", &far_cluster).await.expect(201);
+    for path in ["/v1/racks/r3", "/v1/pools/mine"] {
+        admin.get(path).await.expect(404);
+    }
+    here.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.expect(201);
+    // What somebody may not know of reads as what is not there.
+    let there = only_in(&server, &admin, "operator", "far").await;
+    let (hidden, missing) = (there.get("/v1/nodes/n1").await, there.get("/v1/nodes/zz").await);
+    let detail = |body: &serde_json::Value| body["detail"].as_str().unwrap().replace("n1", "zz");
+    assert_eq!((hidden.status, detail(&hidden.body)), (404, detail(&missing.body)));
+}
+
+#[tokio::test]
+async fn a_binding_gives_a_role_where_it_says_and_a_token_is_no_more_than_its_owner() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let app = &server.app;
+    let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("open sesame")).await.unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    muster_server::db::users::insert(&mut conn, "bob", &hash, "guest", app.clock.now()).await.unwrap();
+    let headers = reqwest::header::HeaderMap::new();
+    let password = muster_core::values::Secret::new("open sesame");
+    let cookie = muster_server::auth::sessions::sign_in(app, &headers, "bob", password).await.unwrap().unwrap();
+    let bob = server.nobody().header("cookie", &format!("{}={}", cookie.name(), cookie.value()));
+    bob.get("/v1/nodes/n1").await.expect(404);
+    let binding = json!({ "spec": { "subject": "user:bob", "role": "operator", "scope": { "site": "lab", "labels": { "parity": "odd" } } } });
+    admin.put("/v1/role_bindings/bob", &binding).await.expect(201);
+    bob.get("/v1/nodes/n1").await.expect(200);
+    bob.get("/v1/nodes/n2").await.expect(404);
+    bob.post("/v1/nodes/n1/actions/inspect", &json!({})).await.expect(202);
+    bob.get("/v1/nodes").await.expect(403);
+    assert_eq!(admin.expecting(1).delete("/v1/sites/lab").await.problem().1, "in_use");
+
+    // A token of his: within what he has, and less as soon as he has less.
+    let token = |role: &str, scope: serde_json::Value| json!({ "name": format!("{role}-of-bob"), "role": role, "scope": scope, "expires_in_s": 3600 });
+    let odd = json!({ "site": "lab", "labels": { "parity": "odd" } });
+    for wrong in
+        [token("operator", json!({})), token("operator", json!({ "site": "lab" })), token("admin", odd.clone())]
+    {
+        bob.post("/v1/tokens", &wrong).await.expect(403);
+    }
+    let made = bob.post("/v1/tokens", &token("viewer", odd)).await.expect(201);
+    let machine = server.with(Some(made.body["secret"].as_str().unwrap().to_owned()));
+    machine.get("/v1/nodes/n1").await.expect(200);
+    assert_eq!(machine.post("/v1/nodes/n1/actions/inspect", &json!({})).await.status, 403);
+    let listed = bob.get("/v1/tokens").await.expect(200);
+    assert_eq!(listed.body["items"].as_array().unwrap().len(), 1, "{}", listed.text);
+    assert!(admin.get("/v1/tokens").await.body["items"].as_array().unwrap().len() > 1);
+    admin.expecting(1).delete("/v1/role_bindings/bob").await.expect(204);
+    machine.get("/v1/nodes/n1").await.expect(404);
+    bob.get("/v1/nodes/n1").await.expect(404);
 }
 
 #[tokio::test]

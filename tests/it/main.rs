@@ -4,6 +4,8 @@
 
 mod access; // Who may do what
 mod agents; // Agents that die, and their successors
+mod audit; // The history after somebody changed it
+mod canary; // Secrets, planted and looked for
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles
@@ -17,6 +19,7 @@ mod hostile; // What nobody sane sends
 mod limits; // How much a caller may send
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
+mod oidc; // Signing in by a provider that is not ours
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe

@@ -8,10 +8,11 @@ use muster_core::clock::Clock;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::agent::{
-    ANSWERED_AT, ActReply, AskMembers, CLOCK, ClusterMembers, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs,
-    LeasedJobs, MARK, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting,
-    Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ANSWERED_AT, ActReply, CLOCK, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome,
+    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
+    StartAct, Welcome,
 };
+use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;

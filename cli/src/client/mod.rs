@@ -36,6 +36,13 @@ pub(crate) struct Common {
     output: Output,
 }
 
+impl Common {
+    /// Whether a person reads what is printed.
+    pub(crate) fn is_table(&self) -> bool {
+        self.output.is_table()
+    }
+}
+
 /// What a verb works with.
 pub(crate) struct Session {
     pub(crate) client: Client,

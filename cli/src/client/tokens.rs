@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use muster_api::access::Scope;
 use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role, Token};
 use muster_core::values::Name;
 use uuid::Uuid;
@@ -21,6 +22,15 @@ pub(crate) enum TokenVerb {
         name: Name,
         #[arg(long, value_enum)]
         role: RoleName,
+        /// Only in this site.
+        #[arg(long)]
+        site: Option<String>,
+        /// Only in this rack.
+        #[arg(long)]
+        rack: Option<String>,
+        /// Only in this pool.
+        #[arg(long)]
+        pool: Option<String>,
         /// How long it lasts.
         #[arg(long, default_value = "168h", value_parser = parse_duration)]
         lasts: Duration,
@@ -35,7 +45,9 @@ pub(crate) enum TokenVerb {
 /// What a token may do.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RoleName {
+    Guest,
     Viewer,
+    Automation,
     Operator,
     Admin,
 }
@@ -46,14 +58,17 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             let page = session.client.list_tokens().await?;
             session.output.print(&page.items, || table(session, &page.items))
         }
-        TokenVerb::Create { name, role, lasts, releases_per_hour } => {
+        TokenVerb::Create { name, role, site, rack, pool, lasts, releases_per_hour } => {
             let role = match role {
+                RoleName::Guest => Role::Guest,
+                RoleName::Automation => Role::Automation,
                 RoleName::Viewer => Role::Viewer,
                 RoleName::Operator => Role::Operator,
                 RoleName::Admin => Role::Admin,
             };
             let expires_in_s = u32::try_from(lasts.as_secs()).unwrap_or(u32::MAX);
-            let request = CreateToken { name, role, expires_in_s, releases_per_hour };
+            let scope = Scope { site, rack, pool, labels: std::collections::BTreeMap::new() };
+            let request = CreateToken { name, role, scope, expires_in_s, releases_per_hour };
             let created = session.client.create_token(&request).await?;
             session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }

@@ -37,6 +37,12 @@ pub(crate) struct Serve {
     /// Blobs; shared by all replicas.
     #[arg(long, default_value = "/var/lib/muster")]
     pub data_dir: PathBuf,
+    /// Where the seals of the history are written down, a line each: a file that whoever rules the database cannot write. `audit-anchors` of
+    /// the data directory where none is named.
+    #[arg(long, env = "MUSTER_AUDIT_ANCHORS")]
+    pub audit_anchors: Option<PathBuf>,
+    #[command(flatten)]
+    pub oidc: super::oidc::OidcArgs,
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
     #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
     pub key_file: PathBuf,
@@ -73,6 +79,8 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         pool,
         clock,
         keys: Arc::new(keys),
+        anchors: Arc::new(args.audit_anchors.clone().unwrap_or_else(|| args.data_dir.join("audit-anchors"))),
+        oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),

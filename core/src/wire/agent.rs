@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::clusters::{SlurmCluster, SlurmNode};
+use crate::clusters::SlurmCluster;
 use crate::facts::Facts;
 use crate::gates::GateResult;
 use crate::ids::{AgentId, JobId, NodeId, PermitId};
@@ -254,7 +254,7 @@ pub enum JobSpec {
     /// Write the included files, reconfigure, wait until the controller's own view of the node is clean.
     SlurmAdmit {
         cluster: SlurmCluster,
-        /// A [`ClusterMembers`] of this revision or a later one has the node in it.
+        /// A [`ClusterMembers`](super::members::ClusterMembers) of this revision or a later one has the node in it.
         revision: i64,
         name: String,
         login: Login,
@@ -264,7 +264,7 @@ pub enum JobSpec {
     /// Write the included files without the node, reconfigure, observe that it is gone.
     SlurmRemove {
         cluster: SlurmCluster,
-        /// No [`ClusterMembers`] of this revision or a later one has the node in it.
+        /// No [`ClusterMembers`](super::members::ClusterMembers) of this revision or a later one has the node in it.
         revision: i64,
         name: String,
     },
@@ -293,24 +293,6 @@ impl JobSpec {
             Self::Adopt(_) => "adopt",
         }
     }
-}
-
-/// `POST /agent/v1/jobs/{job}/members`: all members of the cluster that the job puts its node into, or takes it out of. Asked for when what the
-/// agent has is older than the job's revision: however many nodes come and go at once, a list serves all whose jobs were there before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AskMembers {
-    pub epoch: i64,
-    pub attempt: i32,
-}
-
-/// The members of a cluster as its scheduler must know them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClusterMembers {
-    /// Orders the lists: an agent never replaces a list by one with a lower revision.
-    pub revision: i64,
-    pub nodes: Vec<SlurmNode>,
 }
 
 /// How a node is powered.

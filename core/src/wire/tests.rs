@@ -13,6 +13,7 @@ use super::PROTOCOL;
 use super::adopt::Adopt;
 use super::agent::*;
 use super::bmc::{BmcTarget, IpmiTarget};
+use super::members::ClusterMembers;
 use super::node::*;
 use crate::clusters::{SlurmCluster, SlurmNode};
 use crate::facts::Firmware;

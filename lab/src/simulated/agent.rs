@@ -10,9 +10,10 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::adopt::Adopt;
 use muster_core::wire::agent::{
-    ActReply, AskMembers, BootLive, ClusterMembers, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login,
-    Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
+    ActReply, BootLive, Hello, Job, JobResult, JobSpec, LeaseJobs, LeasedJobs, Login, Outcome, RedeemPermit, Redeemed,
+    RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
+use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::{Answer, Challenge, Failure, Plan, Work, WorkResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_core::wire::agent::ClusterMembers;
+use muster_core::wire::members::ClusterMembers;
 use serde::{Deserialize, Serialize};
 
 use super::keep::Keep;

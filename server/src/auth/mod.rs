@@ -1,12 +1,15 @@
-//! Who is asking, and what they may do. A handler says what it needs in its arguments (`Viewer`, `Operator`, `Admin`), so that no handler
-//! can forget to ask.
+//! Who is asking, and what they may do. A handler takes whoever asks as an argument (`Viewer`, `Operator`, `Admin`), so that none can forget to
+//! ask; what its route needs is said once, in `routes.rs`, and a route that is not there is nobody's.
 
+pub mod access; // What an actor may do, and where
 pub mod cross_site; // Refuses what another site makes a browser send
+pub mod oidc; // People whom an identity provider vouches for
 pub mod passwords; // Argon2id
+pub mod routes; // What each route needs
 pub mod sessions; // Browsers
 pub mod tokens; // Machines
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams};
 use http::request::Parts;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
@@ -14,6 +17,7 @@ use muster_api::tokens::Role;
 use muster_core::ids::{NodeId, OperationId};
 use serde_json::json;
 
+use self::access::Holding;
 use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::operations::NewOperation;
@@ -25,7 +29,9 @@ use crate::http::request_id;
 pub struct Actor {
     /// `user:alice` or `token:ci`, as events name them.
     pub name: String,
+    /// Their own role, as pages show it; what they may is `holding`.
     pub role: Role,
+    pub holding: Holding,
     /// Who stands behind it: a person's tokens are the person.
     pub person: String,
     /// How many nodes they may release in an hour alone; any number when absent.
@@ -35,22 +41,6 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Refuses an actor whose role is below `role`.
-    ///
-    /// # Errors
-    /// [`Error::Forbidden`].
-    pub fn require(&self, role: Role) -> Result<(), Error> {
-        match self.role >= role {
-            true => Ok(()),
-            false => Err(Error::Forbidden(format!(
-                "This needs the role {}; {} has {}.",
-                role.as_str(),
-                self.name,
-                self.role.as_str()
-            ))),
-        }
-    }
-
     /// That they did something, as the history has it.
     pub fn event(&self, at: Timestamp, kind: &'static str, node: Option<NodeId>, summary: String) -> NewEvent {
         NewEvent {
@@ -81,15 +71,15 @@ impl Actor {
     }
 }
 
-/// Somebody who may read.
+/// Somebody who may do what a route for reading needs.
 #[derive(Clone, Debug)]
 pub struct Viewer(pub Actor);
 
-/// Somebody who may move nodes and declare what they run.
+/// Somebody who may do what a route for daily work needs.
 #[derive(Clone, Debug)]
 pub struct Operator(pub Actor);
 
-/// Somebody who may do everything.
+/// Somebody who may do what a route for administration needs.
 #[derive(Clone, Debug)]
 pub struct Admin(pub Actor);
 
@@ -97,7 +87,7 @@ impl FromRequestParts<App> for Viewer {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        actor(&parts.headers, app, Role::Viewer).await.map(Self)
+        authorise(parts, app).await.map(Self)
     }
 }
 
@@ -105,7 +95,7 @@ impl FromRequestParts<App> for Operator {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        actor(&parts.headers, app, Role::Operator).await.map(Self)
+        authorise(parts, app).await.map(Self)
     }
 }
 
@@ -113,15 +103,32 @@ impl FromRequestParts<App> for Admin {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        actor(&parts.headers, app, Role::Admin).await.map(Self)
+        authorise(parts, app).await.map(Self)
     }
 }
 
-/// The actor of a request, if they have the role.
+/// The actor of a request, if they may do what its route needs.
 ///
 /// # Errors
-/// [`Error::Unauthenticated`], [`Error::Forbidden`], or the database's.
-pub async fn actor(headers: &HeaderMap, app: &App, role: Role) -> Result<Actor, Error> {
+/// [`Error::Unauthenticated`], [`Error::Forbidden`], [`Error::NotFound`] for what they may not know of, or the database's.
+pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
+    let actor = authenticate(&parts.headers, app).await?;
+    let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
+    let raw = RawPathParams::from_request_parts(parts, app).await;
+    let missing = |_| Error::NotFound("What the path names".into());
+    let parameters: Vec<(String, String)> =
+        raw.map_err(missing)?.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let needed = routes::need(&parts.method, &route, &parameters);
+    let (verb, whereabouts) = needed.ok_or_else(|| Error::Forbidden("This route is open to nobody.".into()))?;
+    actor.need_for(app, (&verb, whereabouts), &parameters).await?;
+    Ok(actor)
+}
+
+/// The actor of a request, whatever they may do.
+///
+/// # Errors
+/// [`Error::Unauthenticated`], or the database's.
+pub async fn authenticate(headers: &HeaderMap, app: &App) -> Result<Actor, Error> {
     let found = match headers.get(header::AUTHORIZATION) {
         Some(value) => {
             let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
@@ -129,9 +136,7 @@ pub async fn actor(headers: &HeaderMap, app: &App, role: Role) -> Result<Actor, 
         }
         None => sessions::authenticate(app, headers).await?,
     };
-    let actor = Actor { request_id: request_id::of(headers), ..found };
-    actor.require(role)?;
-    Ok(actor)
+    Ok(Actor { request_id: request_id::of(headers), ..found })
 }
 
 /// The actor behind a session cookie, for pages that look different when nobody is signed in.

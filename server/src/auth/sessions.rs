@@ -4,12 +4,17 @@ use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
 use http::HeaderMap;
 use jiff::SignedDuration;
-use muster_api::tokens::DEFAULT_RELEASES_PER_HOUR;
+use muster_api::access::Scope;
+use muster_api::tokens::{DEFAULT_RELEASES_PER_HOUR, Role};
+use muster_core::ids::UserId;
 use muster_core::values::{Digest, Secret};
+use sqlx::PgConnection;
 
+use super::access::{Grant, Holding};
 use super::{Actor, passwords};
 use crate::app::App;
 use crate::db;
+use crate::db::users::UserRow;
 use crate::error::Error;
 
 const COOKIE: &str = "muster_session";
@@ -27,16 +32,33 @@ pub async fn sign_in(
     password: Secret,
 ) -> Result<Option<Cookie<'static>>, Error> {
     let user = db::users::find(&mut *app.pool.acquire().await?, name).await?;
-    let hash = user.as_ref().map(|user| user.password_hash.clone());
+    let hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let (true, Some(user)) = (passwords::verify(password, hash).await?, user) else {
         return Ok(None);
     };
+    let mut tx = app.pool.begin().await?;
+    let cookie = open(&mut tx, app, headers, user.id).await?;
+    tx.commit().await?;
+    Ok(Some(cookie))
+}
+
+/// Opens a session for a person, in place of the one that the browser had: a cookie of before the login is worth nothing after it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn open(
+    conn: &mut PgConnection,
+    app: &App,
+    headers: &HeaderMap,
+    user: UserId,
+) -> Result<Cookie<'static>, Error> {
+    if let Some(former) = CookieJar::from_headers(headers).get(COOKIE) {
+        db::users::delete_session(&mut *conn, &hash_of(former.value())).await?;
+    }
     let token = hex::encode(rand::random::<[u8; 32]>());
     let now = app.clock.now();
-    let mut tx = app.pool.begin().await?;
-    db::users::insert_session(&mut tx, &hash_of(&token), user.id, now, now + LASTS).await?;
-    tx.commit().await?;
-    Ok(Some(cookie(token, headers)))
+    db::users::insert_session(conn, &hash_of(&token), user, now, now + LASTS).await?;
+    Ok(cookie(token, headers))
 }
 
 /// Ends the session of a request; the cookie that makes the browser forget it.
@@ -63,10 +85,28 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     let user = db::users::find_by_session(&mut conn, &hash_of(token.value()), app.clock.now())
         .await?
         .ok_or(Error::Unauthenticated)?;
-    let role =
-        user.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))?;
+    let role = role(&user)?;
+    let holding = Holding { grants: grants(&mut conn, Some(&user)).await?, owner: None };
     let name = format!("user:{}", user.name);
-    Ok(Actor { person: name.clone(), name, role, releases_per_hour: Some(DEFAULT_RELEASES_PER_HOUR), request_id: None })
+    let releases_per_hour = Some(DEFAULT_RELEASES_PER_HOUR);
+    Ok(Actor { person: name.clone(), name, role, holding, releases_per_hour, request_id: None })
+}
+
+/// What a person holds: their own role everywhere, and what bindings give them and their groups. Nobody holds nothing.
+///
+/// # Errors
+/// When the database fails.
+pub async fn grants(conn: &mut PgConnection, user: Option<&UserRow>) -> Result<Vec<Grant>, Error> {
+    let Some(user) = user else { return Ok(Vec::new()) };
+    let groups = user.groups.iter().map(|group| format!("group:{group}"));
+    let subjects: Vec<String> = groups.chain([format!("user:{}", user.name)]).collect();
+    let mut grants = db::access::bindings(conn, &subjects).await?;
+    grants.push(Grant { role: role(user)?, scope: Scope::default() });
+    Ok(grants)
+}
+
+fn role(user: &UserRow) -> Result<Role, Error> {
+    user.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("user {}: {why}", user.name)))
 }
 
 fn hash_of(token: &str) -> [u8; 32] {
@@ -80,7 +120,7 @@ fn cookie(token: String, headers: &HeaderMap) -> Cookie<'static> {
 }
 
 /// Whoever ends TLS in front of us says so; without its word, the browser's own does: it names the scheme of the page that sent a form.
-fn came_by_tls(headers: &HeaderMap) -> bool {
+pub fn came_by_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let forwarded = text("forwarded").to_ascii_lowercase();
     text("x-forwarded-proto").eq_ignore_ascii_case("https")

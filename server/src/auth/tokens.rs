@@ -2,11 +2,13 @@
 //! the checksum lets a scanner tell a leaked token from noise and a caller tell a cut one from a wrong one.
 
 use jiff::Timestamp;
+use muster_api::tokens::Role;
 use muster_core::ids::TokenId;
 use muster_core::values::{Digest, Secret};
 use uuid::Uuid;
 
-use super::Actor;
+use super::access::{Grant, Holding};
+use super::{Actor, sessions};
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
@@ -76,10 +78,20 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
     }
-    let role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
+    let role: Role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {id}: {why}")))?;
     let name = format!("token:{}", row.name);
+    let owner = match row.person.as_deref().and_then(|person| person.strip_prefix("user:")) {
+        // Nobody of that name any more: nothing is left to bound it by, and nothing is left of it.
+        Some(person) => {
+            let person = db::users::find(&mut conn, person).await?;
+            Some(sessions::grants(&mut conn, person.as_ref()).await?)
+        }
+        None => None,
+    };
+    let holding = Holding { grants: vec![Grant { role, scope: row.scope.0 }], owner };
     let releases_per_hour = row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok());
-    Ok(Actor { person: row.person.unwrap_or_else(|| name.clone()), name, role, releases_per_hour, request_id: None })
+    let person = row.person.unwrap_or_else(|| name.clone());
+    Ok(Actor { person, name, role, holding, releases_per_hour, request_id: None })
 }
 
 /// Whether the time of last use is worth a write.

@@ -1,5 +1,6 @@
 //! All SQL. Free functions over one connection; whoever owns the unit of work begins and commits it.
 
+pub mod access; // Where objects lie, and who holds which role there
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
@@ -24,6 +25,7 @@ pub mod pages; // What only the console reads
 pub mod permits; // The right to act
 pub mod plans; // Whom a change reaches
 pub mod primary; // The server that takes writes
+pub mod seals; // What makes the history provable
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions

@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::access::Scope;
 use muster_core::ids::TokenId;
 use sqlx::PgConnection;
+use sqlx::types::Json;
 
 use crate::error::Error;
 
@@ -21,6 +23,8 @@ pub struct TokenRow {
     /// Whom it was made by; nobody's where it was made beside the database.
     pub person: Option<String>,
     pub releases_per_hour: Option<i32>,
+    /// Where its role holds.
+    pub scope: Json<Scope>,
 }
 
 /// A token to write.
@@ -53,21 +57,23 @@ pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Err
     Ok(())
 }
 
-/// Writes down whose token it is, and how many nodes it may release in an hour alone.
+/// Writes down whose token it is, where its role holds, and how many nodes it may release in an hour alone.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_person(
+pub async fn set_owner(
     conn: &mut PgConnection,
     id: TokenId,
     person: &str,
+    scope: &Scope,
     releases_per_hour: i32,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE tokens SET person = $2, releases_per_hour = $3 WHERE id = $1",
+        "UPDATE tokens SET person = $2, releases_per_hour = $3, scope = $4 WHERE id = $1",
         id as TokenId,
         person,
         releases_per_hour,
+        Json(scope) as _,
     )
     .execute(conn)
     .await?;
@@ -81,8 +87,8 @@ pub async fn set_person(
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour
-           FROM tokens WHERE id = $1"#,
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
+                  scope AS "scope: Json<Scope>" FROM tokens WHERE id = $1"#,
         id as TokenId,
     )
     .fetch_optional(conn)
@@ -96,8 +102,8 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour
-           FROM tokens ORDER BY name LIMIT 1000"#,
+        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
+                  scope AS "scope: Json<Scope>" FROM tokens ORDER BY name LIMIT 1000"#,
     )
     .fetch_all(conn)
     .await?)

@@ -12,8 +12,11 @@ use crate::error::Error;
 pub struct UserRow {
     pub id: UserId,
     pub name: String,
-    pub password_hash: String,
+    /// None of whom an identity provider vouches for.
+    pub password_hash: Option<String>,
     pub role: String,
+    /// As the identity provider said at the last login.
+    pub groups: Vec<String>,
 }
 
 /// Writes a person. A taken name is a conflict.
@@ -48,10 +51,38 @@ pub async fn insert(
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role FROM users WHERE name = $1"#,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups FROM users WHERE name = $1"#,
         name
     )
     .fetch_optional(conn)
+    .await?)
+}
+
+/// Writes down whom an identity provider vouches for, and what it says of them now; their id. A name that somebody else has is a conflict.
+///
+/// # Errors
+/// When the database fails or the name is taken.
+pub async fn set_vouched(
+    conn: &mut PgConnection,
+    (issuer, subject): (&str, &str),
+    name: &str,
+    role: &str,
+    groups: &[String],
+    now: Timestamp,
+) -> Result<UserId, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"INSERT INTO users (id, name, role, groups, issuer, subject, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+           ON CONFLICT (issuer, subject) DO UPDATE SET name = excluded.name, role = excluded.role, groups = excluded.groups
+           RETURNING id AS "id: UserId""#,
+        UserId::new() as UserId,
+        name,
+        role,
+        groups,
+        issuer,
+        subject,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
     .await?)
 }
 
@@ -104,7 +135,7 @@ pub async fn find_by_session(
 ) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups
            FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
         hash,
         now.to_sqlx() as _,

@@ -10,7 +10,6 @@ use futures::stream::{self, Stream};
 use http::{HeaderMap, header};
 use muster_api::events::{Event, Events};
 use muster_api::problem::Problem;
-use muster_api::tokens::Role;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -156,6 +155,6 @@ fn frames(
 async fn batch(app: &App, reader: &HeaderMap, filter: EventFilter, after: i64) -> Result<Vec<EventRow>, Error> {
     let rows = db::events::list_on(&mut *app.pool.acquire().await?, filter, after, BATCH).await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
-    auth::actor(reader, app, Role::Viewer).await?;
+    auth::authenticate(reader, app).await?.need_everywhere("fleet.read")?;
     Ok(rows)
 }

@@ -5,6 +5,7 @@ pub mod agent; // The agents' listener
 pub mod agents; // Enrolment of agents
 pub mod answer; // Successes: JSON, ETag, Location
 pub mod approvals; // A second person
+pub mod audit; // The seal over the history
 pub mod blobs; // Content-addressed files
 pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
@@ -93,6 +94,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(events::router())
         .merge(agents::router())
         .merge(approvals::router())
+        .merge(audit::router())
         .merge(caution::router())
         .merge(plan::router())
         .merge(tokens::router())

@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::extract::{Json, Path};
 use super::writing;
 use crate::app::App;
-use crate::auth::{Admin, tokens};
+use crate::auth::{Actor, Admin, tokens};
 use crate::db;
 use crate::db::tokens::{NewToken, TokenRow};
 use crate::error::Error;
@@ -28,10 +28,13 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
 }
 
-/// Tokens, without their secrets.
+/// Tokens, without their secrets: one's own, and everybody's for who may see them.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, description = "All of them", body = Page<Token>)))]
-async fn list_tokens(State(app): State<App>, _: Admin) -> Result<Answer, Error> {
-    let rows = db::tokens::list(&mut *app.pool.acquire().await?).await?;
+async fn list_tokens(State(app): State<App>, Admin(actor): Admin) -> Result<Answer, Error> {
+    let mut rows = db::tokens::list(&mut *app.pool.acquire().await?).await?;
+    if !actor.holding.everywhere("token.read") {
+        rows.retain(|row| is_of(row, &actor));
+    }
     let items = rows.into_iter().map(token).collect::<Result<Vec<_>, _>>()?;
     Answer::ok(&Page { items, next_page_token: None })
 }
@@ -49,6 +52,10 @@ async fn create_token(
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
         return Err(Error::unprocessable("/expires_in_s", "out_of_range", "From a minute to a year."));
     }
+    if !actor.holding.includes(request.role, &request.scope) {
+        let detail = format!("{} has no role {} there to give away.", actor.name, request.role.as_str());
+        return Err(Error::Forbidden(detail));
+    }
     let now = app.clock.now();
     let minted = tokens::mint();
     let row = NewToken {
@@ -62,7 +69,7 @@ async fn create_token(
     let limit = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
     writing::write(&app, async |conn| {
         db::tokens::insert(conn, &row).await?;
-        db::tokens::set_person(conn, row.id, &actor.person, limit).await?;
+        db::tokens::set_owner(conn, row.id, &actor.person, &request.scope, limit).await?;
         let summary = format!("token {} made with the role {}", row.name, row.role);
         let event = actor.event(now, "token.created", None, summary);
         db::events::insert(conn, event.with(json!({ "token": row.id }))).await
@@ -72,6 +79,7 @@ async fn create_token(
         id: row.id.0,
         name: row.name,
         role: request.role,
+        scope: request.scope.clone(),
         created_at: row.created_at,
         expires_at: row.expires_at,
         last_used: None,
@@ -91,6 +99,9 @@ async fn revoke_token(State(app): State<App>, Admin(actor): Admin, Path(key): Pa
     let id = key.parse().map_err(|_| missing())?;
     writing::write(&app, async |conn| {
         let row = db::tokens::find(conn, id).await?.ok_or_else(missing)?;
+        if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
+            return Err(missing());
+        }
         if db::tokens::revoke(conn, id, app.clock.now()).await? {
             let summary = format!("token {} revoked", row.name);
             let event = actor.event(app.clock.now(), "token.revoked", None, summary);
@@ -102,9 +113,15 @@ async fn revoke_token(State(app): State<App>, Admin(actor): Admin, Path(key): Pa
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
+/// Whether they made it.
+fn is_of(row: &TokenRow, actor: &Actor) -> bool {
+    row.person.as_deref() == Some(&*actor.person)
+}
+
 fn token(row: TokenRow) -> Result<Token, Error> {
     Ok(Token {
         role: row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("token {}: {why}", row.id)))?,
+        scope: row.scope.0,
         id: row.id.0,
         name: row.name,
         created_at: row.created_at,

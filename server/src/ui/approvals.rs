@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::response::Redirect;
 use jiff::Timestamp;
-use muster_api::tokens::Role;
 use uuid::Uuid;
 
 use super::format::{self, Moment};
@@ -30,10 +29,10 @@ pub(super) struct Pending {
 }
 
 pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pending {
-    let may_deny = actor.role >= Role::Operator;
+    let may_deny = actor.holding.somewhere("approval.decide");
     Pending {
         refused: match () {
-            () if !may_deny => "needs the role operator",
+            () if !may_deny => "needs approval.decide",
             () if actor.person == row.person => "you asked for it: somebody else must agree",
             () => "",
         },

@@ -48,6 +48,8 @@ pub fn router(app: App) -> Router {
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))
         .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))
+        .route("/sign-in/oidc", get(sign_in::begin_vouched))
+        .route("/sign-in/oidc/callback", get(sign_in::finish_vouched))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/ui/events", get(live::stream_changes))
         .route("/assets/{version}/{*path}", get(assets::get_asset))

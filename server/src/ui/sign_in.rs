@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::frame::{Frame, Visit};
 use crate::app::App;
+use crate::auth::oidc::Answered;
 use crate::auth::{self, sessions};
 use crate::error::Error;
 use crate::http::extract::Query;
@@ -23,6 +24,10 @@ struct Page {
     next: String,
     name: String,
     refused: bool,
+    /// The provider that can vouch for them; empty without one.
+    provider: String,
+    /// That it did not.
+    not_vouched: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,8 +46,7 @@ pub(super) async fn show_sign_in(
     let next = local(&target.next);
     Ok(match auth::signed_in(&app, &headers).await? {
         Some(_) => Redirect::to(&next).into_response(),
-        None => Page { frame: Frame::anonymous(&visit, "Sign in"), next, name: String::new(), refused: false }
-            .into_response(),
+        None => page(&app, &visit, next).into_response(),
     })
 }
 
@@ -67,10 +71,54 @@ pub(super) async fn sign_in(
         Some(cookie) => (jar.add(cookie), Redirect::to(&next)).into_response(),
         None => {
             let name = super::format::cut(&given.name, 64);
-            let page = Page { frame: Frame::anonymous(&visit, "Sign in"), next, name, refused: true };
+            let page = Page { name, refused: true, ..page(&app, &visit, next) };
             (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
         }
     })
+}
+
+fn page(app: &App, visit: &Visit, next: String) -> Page {
+    let provider = app.oidc.as_ref().map(|provider| provider.host().to_owned()).unwrap_or_default();
+    let frame = Frame::anonymous(visit, "Sign in");
+    Page { frame, next, name: String::new(), refused: false, provider, not_vouched: false }
+}
+
+/// Sends the browser to the provider that vouches for people.
+pub(super) async fn begin_vouched(
+    State(app): State<App>,
+    visit: Visit,
+    headers: HeaderMap,
+    jar: CookieJar,
+    Query(target): Query<Target>,
+) -> Result<Response, Error> {
+    let provider = app.oidc.clone().ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+    let next = local(&target.next);
+    Ok(match provider.begin(&app, &headers, &next).await {
+        Ok((url, cookie)) => (jar.add(cookie), Redirect::to(&url)).into_response(),
+        Err(error) => not_vouched(&app, &visit, next, &error),
+    })
+}
+
+/// Opens a session for whom the provider vouches for.
+pub(super) async fn finish_vouched(
+    State(app): State<App>,
+    visit: Visit,
+    headers: HeaderMap,
+    jar: CookieJar,
+    Query(answered): Query<Answered>,
+) -> Result<Response, Error> {
+    let provider = app.oidc.clone().ok_or_else(|| Error::NotFound("A provider that vouches for people".into()))?;
+    Ok(match provider.finish(&app, &headers, answered).await {
+        Ok((session, gone, next)) => (jar.add(session).add(gone), Redirect::to(&local(&next))).into_response(),
+        Err(error) => not_vouched(&app, &visit, "/".into(), &error),
+    })
+}
+
+/// One answer for whatever went wrong: the log says what.
+fn not_vouched(app: &App, visit: &Visit, next: String, error: &anyhow::Error) -> Response {
+    tracing::warn!(error = format!("{error:#}"), "a login by the identity provider failed");
+    let page = Page { not_vouched: true, ..page(app, visit, next) };
+    (StatusCode::UNPROCESSABLE_ENTITY, page).into_response()
 }
 
 /// Ends the session.

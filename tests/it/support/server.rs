@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_server::app::App;
+use muster_server::auth::oidc::Provider;
 use muster_server::auth::tokens;
 use muster_server::db;
 use muster_server::keys::{Keys, MasterKey};
@@ -74,13 +75,20 @@ impl Server {
 
     /// A server on a database that is there already.
     pub(crate) async fn on(pool: sqlx::PgPool, clock: Clock) -> Self {
+        Self::vouched(pool, clock, None).await
+    }
+
+    /// The same, with a provider that vouches for people.
+    pub(crate) async fn vouched(pool: sqlx::PgPool, clock: Clock, oidc: Option<Arc<Provider>>) -> Self {
         let keys = Keys::load(MasterKey::from_bytes(&[7; 32]), &pool, &clock).await.unwrap();
         let blobs = tempfile::tempdir().unwrap();
         let app = App {
             pool,
             clock,
             keys: Arc::new(keys),
+            oidc,
             blobs: Arc::new(blobs.path().to_path_buf()),
+            anchors: Arc::new(blobs.path().join("audit-anchors")),
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),
             wake_sites: Arc::new(Notify::new()),

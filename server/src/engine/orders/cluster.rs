@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use muster_core::clusters::SlurmNode;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
-use muster_core::wire::agent::ClusterMembers;
+use muster_core::wire::members::ClusterMembers;
 use sqlx::PgConnection;
 
 use crate::db;

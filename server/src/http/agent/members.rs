@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use muster_core::ids::JobId;
-use muster_core::wire::agent::{AskMembers, ClusterMembers};
+use muster_core::wire::members::{AskMembers, ClusterMembers};
 
 use super::Agent;
 use super::jobs::stale;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::app::App;
+use crate::auth::access::Named;
 use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::claims::NewClaim;
@@ -59,12 +60,15 @@ pub(in crate::http) async fn create(
     let pool = db::objects::find_for_reference(conn, "pool", &request.spec.pool).await?;
     let missing = || format!("There is no pool called {:?}.", request.spec.pool);
     let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
+    both(conn, actor, "pool", &pool.name, missing).await?;
     let profile = profile(conn, &pool).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
         (Some(name), None) => named(conn, name, profile).await?,
         (None, Some(labels)) => any(conn, labels, profile).await?,
         _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
     };
+    let missing = || "No node of yours fits.".to_owned();
+    both(conn, actor, "node", &node.name, missing).await?;
     let id = ClaimId::new();
     let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
     let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
@@ -73,6 +77,20 @@ pub(in crate::http) async fn create(
     let object = super::object(row)?;
     let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
     Ok(answer.location(object.link))
+}
+
+/// Both ends are the claimer's to bind. What they may not even read does not exist for them.
+async fn both(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    kind: &str,
+    key: &str,
+    missing: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    match actor.need(conn, "claim.create", Named { kind, key }).await {
+        Err(Error::NotFound(_)) => Err(Error::unprocessable(format!("/spec/{kind}"), "not_found", missing())),
+        other => other,
+    }
 }
 
 /// A name that people can read and nobody has: the pool's, and the random end of the id.

@@ -13,7 +13,6 @@ use axum::extract::FromRequestParts;
 use axum::routing::get;
 use http::request::Parts;
 use muster_api::kind::Kind;
-use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use serde::de::DeserializeOwned;
 use sqlx::PgConnection;
@@ -31,8 +30,6 @@ pub const LARGE_BODY: usize = 8 << 20;
 
 /// What a kind adds to the contract that all declared kinds share.
 pub trait Declared: Kind {
-    /// Who may write it.
-    const WRITER: Role = Role::Operator;
     /// The largest body, in bytes.
     const BODY_LIMIT: usize = SMALL_BODY;
 
@@ -120,7 +117,7 @@ impl<K: Declared> FromRequestParts<App> for Writer<K> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        auth::actor(&parts.headers, app, K::WRITER).await.map(|actor| Self(actor, std::marker::PhantomData))
+        auth::authorise(parts, app).await.map(|actor| Self(actor, std::marker::PhantomData))
     }
 }
 

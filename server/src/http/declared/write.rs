@@ -12,6 +12,7 @@ use super::read::{answer, missing};
 use super::{Declared, Targets, Writer, fault};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::objects::{Content, ObjectRow, RefRow};
@@ -94,7 +95,10 @@ pub(in crate::http) async fn write<K: Declared>(
     refuse_faults(draft.spec.faults_beside(&targets)?)?;
     let content = content(&draft, raw);
     let secret = draft.spec.secret();
-    let (row, verb, status) = match current {
+    if draft.spec.references().iter().any(|reference| reference.kind == "credential") {
+        actor.need_everywhere("credential.use")?;
+    }
+    let (row, told, status) = match current {
         None => {
             let name: Name = name.parse().map_err(|error: muster_core::values::InvalidValue| {
                 Error::invalid("name", "invalid_name", error.why)
@@ -114,13 +118,24 @@ pub(in crate::http) async fn write<K: Declared>(
     let refs: Vec<RefRow> =
         targets.0.iter().map(|(pointer, to)| RefRow { pointer: pointer.clone(), to: to.id }).collect();
     db::objects::set_refs(conn, row.id, &refs).await?;
+    let verb = format!("{}.write", K::KIND);
+    allow(conn, actor, &verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
     if let Some(secret) = secret {
         let sealed = app.keys.master.seal(&secret_place(row.id), secret.reveal().as_bytes());
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
-    record(conn, app, actor, verb, &row).await?;
+    record(conn, app, actor, told, &row).await?;
     let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
     Ok(answer::<K>(app, conn, row).await?.status(status).location(location))
+}
+
+/// The object as it is now must be theirs to write as well: what it refers to lies where they may.
+async fn allow(conn: &mut PgConnection, actor: &Actor, verb: &str, object: Named<'_>) -> Result<(), Error> {
+    match actor.need(conn, verb, object).await {
+        // No word on whether it exists.
+        Err(Error::NotFound(_)) => Err(Error::unprocessable("/spec", "not_found", "It refers to what does not exist.")),
+        other => other,
+    }
 }
 
 /// What is stored: the client's own words, less the secret.

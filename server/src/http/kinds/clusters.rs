@@ -1,14 +1,11 @@
 //! Clusters. What is written here ends in paths and configuration on the agent's host.
 
-use muster_api::tokens::Role;
 use muster_core::clusters::ClusterSpec;
 
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference, fault};
 
 impl Declared for ClusterSpec {
-    const WRITER: Role = Role::Admin;
-
     fn references(&self) -> Vec<Reference<'_>> {
         match self {
             Self::Slurm(slurm) => vec![Reference::new("/spec/site", "site", &slurm.site)],

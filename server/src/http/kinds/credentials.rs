@@ -1,7 +1,6 @@
 //! Credentials: the secret goes in, is sealed, and never comes back.
 
 use muster_api::credentials::{CredentialPurpose, CredentialSpec, CredentialStatus};
-use muster_api::tokens::Role;
 use muster_core::values::Secret;
 use sqlx::PgConnection;
 
@@ -16,8 +15,6 @@ use crate::http::declared::{Declared, fault};
 const LONGEST: usize = 64 << 10;
 
 impl Declared for CredentialSpec {
-    const WRITER: Role = Role::Admin;
-
     fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         if self.purpose == CredentialPurpose::Bmc && self.user.as_deref().is_none_or(str::is_empty) {

@@ -6,6 +6,7 @@ mod hardware_profiles;
 mod images;
 mod pools;
 mod racks;
+mod role_bindings;
 mod sites;
 mod stacks;
 mod subnets;
@@ -13,6 +14,7 @@ mod suites;
 
 pub use self::subnets::is_host;
 
+use muster_api::access::RoleBindingSpec;
 use muster_api::credentials::CredentialSpec;
 use muster_api::pools::PoolSpec;
 use muster_api::racks::RackSpec;
@@ -41,4 +43,5 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<Suite>())
         .merge(routes::<ClusterSpec>())
         .merge(routes::<PoolSpec>())
+        .merge(routes::<RoleBindingSpec>())
 }

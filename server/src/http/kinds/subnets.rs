@@ -3,14 +3,11 @@
 use std::net::Ipv4Addr;
 
 use muster_api::subnets::SubnetSpec;
-use muster_api::tokens::Role;
 
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference, fault};
 
 impl Declared for SubnetSpec {
-    const WRITER: Role = Role::Admin;
-
     fn references(&self) -> Vec<Reference<'_>> {
         vec![Reference::new("/spec/site", "site", &self.site)]
     }

@@ -14,6 +14,7 @@ use super::actions::{self, Asked};
 use super::place::DryRun;
 use super::write::{self, target};
 use crate::app::App;
+use crate::auth::access::Named;
 use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::adoptions::Adoption;
@@ -112,6 +113,10 @@ async fn resolve(
     if node.profile_id.is_none() {
         faults.push(fault("/pool", "no_profile", format!("{} has no hardware profile to be held against.", node.name)));
     }
+    if let Some(pool) = &pool {
+        actor.need(conn, "claim.create", Named { kind: "pool", key: &pool.name }).await?;
+    }
+    actor.need_everywhere("credential.use")?;
     match (pool, credential, faults.is_empty()) {
         (Some(pool), Some(credential), true) => Ok(Adoption {
             node: node.id,

@@ -15,6 +15,7 @@ use sqlx::PgConnection;
 use super::actions::{self, Asked};
 use super::{addresses, view};
 use crate::app::App;
+use crate::auth::access::Named;
 use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::nodes::{Content, LockedNode, MacRow, Power};
@@ -157,6 +158,14 @@ pub(in crate::http) async fn write(
         }
     };
     db::nodes::set_macs(conn, id, &macs).await?;
+    // As it is now it must be theirs to write as well; and whoever chooses a BMC is shown the credential.
+    actor.need(conn, "node.write", Named { kind: "node", key: &id.to_string() }).await?;
+    let power = |spec: &Value| spec.get("power").cloned();
+    if power(&content.spec) != current.as_ref().and_then(|node| power(&node.spec))
+        && !matches!(content.power, Power::Manual { .. })
+    {
+        actor.need_everywhere("credential.use")?;
+    }
     let (kind, verb) = match status {
         StatusCode::CREATED => ("node.registered", "registered"),
         _ => ("node.changed", "changed"),

@@ -5,6 +5,7 @@ mod diff; // What differs
 mod reach; // Whom it reaches, and at what cost
 
 use axum::extract::{DefaultBodyLimit, State};
+use muster_api::access::RoleBindingSpec;
 use muster_api::claims::{ClaimSpec, CreateClaim};
 use muster_api::credentials::CredentialSpec;
 use muster_api::kind::{self, Kind};
@@ -16,7 +17,6 @@ use muster_api::problem::{self, Problem};
 use muster_api::racks::RackSpec;
 use muster_api::sites::SiteSpec;
 use muster_api::subnets::SubnetSpec;
-use muster_api::tokens::Role;
 use muster_core::clusters::ClusterSpec;
 use muster_core::effects::Effect;
 use muster_core::gates::Suite;
@@ -35,6 +35,7 @@ use super::declared::{self, Declared};
 use super::extract::Json;
 use super::{claims, document, nodes, writing};
 use crate::app::App;
+use crate::auth::access::Named;
 use crate::auth::{Actor, Viewer};
 use crate::db;
 use crate::error::Error;
@@ -128,6 +129,7 @@ async fn plan_kind(
         Suite::KIND => plan_declared::<Suite>(app, conn, actor, object).await,
         ClusterSpec::KIND => plan_declared::<ClusterSpec>(app, conn, actor, object).await,
         PoolSpec::KIND => plan_declared::<PoolSpec>(app, conn, actor, object).await,
+        RoleBindingSpec::KIND => plan_declared::<RoleBindingSpec>(app, conn, actor, object).await,
         NodeSpec::KIND => plan_node(app, conn, actor, object).await,
         ClaimSpec::KIND => plan_claim(app, conn, actor, object).await,
         other => Err(Error::unprocessable("/kind", "unknown_kind", format!("{other:?} is no kind."))),
@@ -140,8 +142,12 @@ async fn plan_declared<K: Declared>(
     actor: &Actor,
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
-    actor.require(K::WRITER)?;
+    let verb = format!("{}.write", K::KIND);
+    actor.need_somewhere(&verb)?;
     let before = db::objects::find_for_update(conn, K::KIND, &object.name).await?;
+    if let Some(row) = &before {
+        actor.need(conn, &verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+    }
     let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let (generation, spec) = (before.as_ref().map(|row| row.generation), before.as_ref().map(|row| row.spec.clone()));
     let raw = parts(&json!(object.labels), &json!(object.annotations), &object.spec);
@@ -170,8 +176,11 @@ async fn plan_node(
     actor: &Actor,
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
-    actor.require(Role::Operator)?;
+    actor.need_somewhere("node.write")?;
     let before = db::nodes::find_for_update(conn, &object.name).await?;
+    if let Some(node) = &before {
+        actor.need(conn, "node.write", Named { kind: "node", key: &node.id.to_string() }).await?;
+    }
     let was = before.as_ref().map(|row| parts(&json!(row.labels), &json!(row.annotations), &row.spec));
     let generation = before.as_ref().map(|row| row.generation);
     let claimed = before.as_ref().is_some_and(|node| node.claimed);
@@ -209,7 +218,7 @@ async fn plan_claim(
     actor: &Actor,
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
-    actor.require(Role::Operator)?;
+    actor.need_somewhere("claim.create")?;
     let raw = json!({ "spec": object.spec });
     let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
     if let Some(row) = db::claims::find(conn, &object.name).await? {

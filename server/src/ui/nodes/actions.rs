@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::nodes::NodeAction;
-use muster_api::tokens::Role;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde::Deserialize;
@@ -80,8 +79,9 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
 }
 
 fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Option<String> {
-    if actor.role < Role::Operator {
-        return Some(format!("needs the role operator; you have {}", actor.role.as_str()));
+    let verb = format!("node.{wish}");
+    if !actor.holding.somewhere(&verb) {
+        return Some(format!("needs {verb}, which the role {} has not", actor.role.as_str()));
     }
     if !wish_allowed(state, wish) {
         let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();

@@ -80,6 +80,11 @@ async fn database_like(template: &str) -> PgPool {
 pub(crate) struct Backup(Vec<u8>);
 
 impl Backup {
+    /// As SQL.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(crate) fn of(pool: &PgPool) -> Self {
         let name = pool.connect_options().get_database().unwrap().to_owned();
         let output = Command::new(binary("pg_dump")).args(client(&name)).output().unwrap();

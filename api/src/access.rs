@@ -1,0 +1,152 @@
+//! Who may do what, where: verbs, the roles that are sets of them, and the scopes that roles are given within.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::kind::Kind;
+use crate::object::NoStatus;
+use crate::tokens::Role;
+
+/// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
+/// this table in words.
+pub const VERBS: [(&str, &str); 44] = [
+    ("fleet.read", "ouv"),
+    ("node.write", "ou"),
+    ("node.accept", "ou"),
+    ("node.reject", "o"),
+    ("node.adopt", "o"),
+    ("node.inspect", "ou"),
+    ("node.retry", "ou"),
+    ("node.quarantine", "ou"),
+    ("node.recover", "o"),
+    ("node.wipe", "o"),
+    ("node.drain", "ou"),
+    ("node.undrain", "ou"),
+    ("node.maintain", "ou"),
+    ("node.resume", "ou"),
+    ("node.retire", "o"),
+    ("node.reinstate", "o"),
+    ("node.replace-parts", "o"),
+    ("node.rename", "o"),
+    ("node.move", "o"),
+    ("node.release", "ou"),
+    ("claim.create", "ou"),
+    ("claim.release", "ou"),
+    ("operation.cancel", "ou"),
+    ("approval.decide", "o"),
+    ("caution.confirm", ""),
+    ("blob.write", "u"),
+    ("agent.enrol", ""),
+    ("agent.remove", ""),
+    ("token.read", ""),
+    ("token.create", "o"),
+    ("token.revoke", ""),
+    ("audit.read", ""),
+    ("credential.use", "ou"),
+    ("site.write", ""),
+    ("rack.write", "ou"),
+    ("subnet.write", ""),
+    ("hardware_profile.write", "ou"),
+    ("credential.write", ""),
+    ("image.write", "ou"),
+    ("stack.write", "ou"),
+    ("suite.write", "ou"),
+    ("cluster.write", ""),
+    ("pool.write", "ou"),
+    ("role_binding.write", ""),
+];
+
+/// Whether a role has a verb.
+pub fn has(role: Role, verb: &str) -> bool {
+    let Some((_, roles)) = VERBS.iter().find(|(known, _)| *known == verb) else { return false };
+    match role {
+        Role::Admin => true,
+        Role::Operator => roles.contains('o'),
+        Role::Automation => roles.contains('u'),
+        Role::Viewer => roles.contains('v'),
+        Role::Guest => false,
+    }
+}
+
+/// Whether everything that one role may, another may as well.
+pub fn within(role: Role, other: Role) -> bool {
+    VERBS.iter().all(|(verb, _)| !has(role, verb) || has(other, verb))
+}
+
+/// Where a role holds: in what has all of these; everywhere when none is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scope {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
+    /// The pool itself, its claims, and the nodes that it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Labels that the object has with these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Scope {
+    /// Whether it is everywhere.
+    pub fn is_everywhere(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether whatever lies in it lies in another one as well.
+    pub fn within(&self, other: &Self) -> bool {
+        let fits = |mine: &Option<String>, theirs: &Option<String>| theirs.is_none() || mine == theirs;
+        fits(&self.site, &other.site)
+            && fits(&self.rack, &other.rack)
+            && fits(&self.pool, &other.pool)
+            && other.labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
+    }
+}
+
+/// Gives somebody a role within a scope, beside what they have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RoleBindingSpec {
+    /// `user:NAME`, as events name them, or `group:NAME`, as the identity provider does.
+    pub subject: String,
+    pub role: Role,
+    #[serde(default)]
+    pub scope: Scope,
+}
+
+impl Kind for RoleBindingSpec {
+    const KIND: &'static str = "role_binding";
+    const COLLECTION: &'static str = "role_bindings";
+    const SCHEMA: &'static str = "RoleBinding";
+    type Status = NoStatus;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_sets_and_the_administrator_has_all() {
+        let all = [Role::Guest, Role::Viewer, Role::Automation, Role::Operator, Role::Admin];
+        assert!(all.iter().all(|role| within(*role, Role::Admin) && within(Role::Guest, *role)));
+        assert!(within(Role::Viewer, Role::Operator) && within(Role::Viewer, Role::Automation));
+        assert!(!within(Role::Operator, Role::Automation) && !within(Role::Automation, Role::Operator));
+        assert!(!has(Role::Admin, "node.reed"), "an unknown verb is nobody's");
+    }
+
+    #[test]
+    fn a_scope_lies_in_another_that_asks_for_no_more() {
+        let scope = |text: &str| serde_json::from_str::<Scope>(text).unwrap();
+        let everywhere = Scope::default();
+        let site = scope(r#"{"site":"a"}"#);
+        let rack = scope(r#"{"site":"a","rack":"r"}"#);
+        let labels = scope(r#"{"site":"a","labels":{"x":"1"}}"#);
+        assert!(rack.within(&site) && site.within(&everywhere) && labels.within(&site) && site.within(&site));
+        assert!(!site.within(&rack) && !everywhere.within(&site) && !site.within(&labels));
+        assert!(!scope(r#"{"site":"b"}"#).within(&site));
+    }
+}

@@ -1,0 +1,55 @@
+//! Which OpenID provider vouches for people, as a server is told.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use muster_api::tokens::Role;
+use muster_core::values::Secret;
+use muster_server::auth::oidc::{Provider, Settings};
+
+/// Sign-in by an OpenID provider; without an issuer there is none.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Sign-in by an OpenID provider")]
+pub(crate) struct OidcArgs {
+    /// The provider, as its metadata names it: `https://login.example/realms/fleet`.
+    #[arg(long, env = "MUSTER_OIDC_ISSUER", requires_all = ["oidc_client_id", "oidc_client_secret_file", "public_url"])]
+    pub oidc_issuer: Option<String>,
+    /// What the provider calls this fleet.
+    #[arg(long, env = "MUSTER_OIDC_CLIENT_ID")]
+    pub oidc_client_id: Option<String>,
+    /// A file with the secret that the provider gave.
+    #[arg(long, env = "MUSTER_OIDC_CLIENT_SECRET_FILE")]
+    pub oidc_client_secret_file: Option<PathBuf>,
+    /// Where browsers reach this server; the provider sends them back to `/sign-in/oidc/callback` there.
+    #[arg(long, env = "MUSTER_PUBLIC_URL")]
+    pub public_url: Option<String>,
+    /// `GROUP=ROLE`: the role of a group's members, of the claim `groups`. As often as there are groups; who is in none is a guest.
+    #[arg(long, env = "MUSTER_OIDC_ROLES", value_delimiter = ',', value_parser = group_role)]
+    pub oidc_role: Vec<(String, Role)>,
+}
+
+impl OidcArgs {
+    /// The provider, if one is named.
+    ///
+    /// # Errors
+    /// When a URL is none, or the secret cannot be read.
+    pub(crate) fn provider(&self) -> anyhow::Result<Option<Provider>> {
+        let Some(issuer) = self.oidc_issuer.clone() else { return Ok(None) };
+        let file = self.oidc_client_secret_file.as_ref().context("--oidc-client-secret-file")?;
+        let secret = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        anyhow::ensure!(!secret.trim().is_empty(), "{} is empty", file.display());
+        let settings = Settings {
+            issuer,
+            client_id: self.oidc_client_id.clone().context("--oidc-client-id")?,
+            client_secret: Secret::new(secret.trim()),
+            public_url: self.public_url.clone().context("--public-url")?,
+            roles: self.oidc_role.clone(),
+        };
+        Provider::new(settings).map(Some)
+    }
+}
+
+fn group_role(text: &str) -> Result<(String, Role), String> {
+    let (group, role) = text.rsplit_once('=').ok_or("GROUP=ROLE")?;
+    Ok((group.to_owned(), role.parse()?))
+}

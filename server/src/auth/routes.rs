@@ -1,0 +1,133 @@
+//! What each route needs: a verb, and where. A route that is not here is refused to everybody; `tests/it/access.rs` walks them all.
+
+use http::Method;
+
+use self::Where::{At, Everywhere, Somewhere};
+
+/// Where the verb must be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Over the whole fleet.
+    Everywhere,
+    /// Anywhere: the handler looks closer, or what it gives lies nowhere.
+    Somewhere,
+    /// Where the object lies: its kind, and the path's parameter that names it.
+    At(&'static str, &'static str),
+}
+
+const NODE: Where = At("node", "node");
+
+/// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
+const ROUTES: [(char, &str, &str, Where); 61] = [
+    ('R', "/v1/approvals", "fleet.read", Everywhere),
+    ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
+    ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),
+    ('W', "/v1/blobs/sha256/{hex}", "blob.write", Everywhere),
+    ('R', "/v1/blobs/sha256/{hex}", "fleet.read", Somewhere),
+    ('R', "/v1/caution", "fleet.read", Somewhere),
+    ('W', "/v1/caution/confirm", "caution.confirm", Everywhere),
+    ('R', "/v1/claims", "fleet.read", Everywhere),
+    // Of both ends, the node and the pool.
+    ('W', "/v1/claims", "claim.create", Somewhere),
+    ('R', "/v1/claims/{claim}", "fleet.read", At("claim", "claim")),
+    ('W', "/v1/claims/{claim}", "claim.release", At("claim", "claim")),
+    ('W', "/v1/claims/{claim}/undo", "claim.release", At("claim", "claim")),
+    ('R', "/v1/components", "fleet.read", Everywhere),
+    ('R', "/v1/events", "fleet.read", Everywhere),
+    ('R', "/v1/nodes", "fleet.read", Everywhere),
+    ('R', "/v1/nodes/{node}", "fleet.read", NODE),
+    ('W', "/v1/nodes/{node}", "node.write", NODE),
+    ('W', "/v1/nodes/{node}/actions/adopt", "node.adopt", NODE),
+    ('W', "/v1/nodes/{node}/actions/move", "node.move", NODE),
+    ('W', "/v1/nodes/{node}/actions/rename", "node.rename", NODE),
+    ('W', "/v1/nodes/{node}/actions/replace-parts", "node.replace-parts", NODE),
+    ('W', "/v1/nodes/{node}/actions/{action}", "node.{action}", NODE),
+    ('R', "/v1/nodes/{node}/components", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/console", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/events", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/facts", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/gate-runs", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/timeline", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/why", "fleet.read", NODE),
+    ('R', "/v1/operations", "fleet.read", Everywhere),
+    ('R', "/v1/operations/{id}", "fleet.read", At("operation", "id")),
+    ('W', "/v1/operations/{id}/cancel", "operation.cancel", At("operation", "id")),
+    ('R', "/v1/operations/{id}/log", "fleet.read", At("operation", "id")),
+    ('R', "/v1/prometheus/targets", "fleet.read", Everywhere),
+    ('R', "/metrics", "fleet.read", Everywhere),
+    ('R', "/v1/sites/{site}/agents", "fleet.read", At("site", "site")),
+    ('W', "/v1/sites/{site}/agents", "agent.enrol", At("site", "site")),
+    ('W', "/v1/sites/{site}/agents/{agent}", "agent.remove", At("site", "site")),
+    // Those of others need token.read and token.revoke.
+    ('R', "/v1/tokens", "token.create", Somewhere),
+    ('W', "/v1/tokens", "token.create", Somewhere),
+    ('W', "/v1/tokens/{token}", "token.create", Somewhere),
+    ('R', "/v1/audit", "audit.read", Everywhere),
+    // It writes nothing; each object in it is looked at as if it were written.
+    ('W', "/v1/plan", "fleet.read", Somewhere),
+    // Pages.
+    ('R', "/", "fleet.read", Everywhere),
+    ('R', "/nodes", "fleet.read", Everywhere),
+    ('R', "/nodes/{node}", "fleet.read", Everywhere),
+    ('R', "/nodes/{node}/console", "fleet.read", Everywhere),
+    ('W', "/ui/nodes/{node}/adopt", "node.adopt", NODE),
+    ('W', "/ui/nodes/{node}/parts", "node.replace-parts", NODE),
+    ('W', "/ui/nodes/{node}/actions/{wish}", "node.{wish}", NODE),
+    ('R', "/operations", "fleet.read", Everywhere),
+    ('R', "/operations/{operation}", "fleet.read", Everywhere),
+    ('R', "/jobs/{job}/log", "fleet.read", Everywhere),
+    ('R', "/racks", "fleet.read", Everywhere),
+    ('R', "/claims", "fleet.read", Everywhere),
+    ('R', "/events", "fleet.read", Everywhere),
+    ('R', "/agents", "fleet.read", Everywhere),
+    ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
+    ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
+    ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
+    ('R', "/ui/events", "fleet.read", Everywhere),
+];
+
+/// The kinds that are declared: collection, kind, and whether they lie somewhere. The others are everybody's who may read anything, and written
+/// by those who may everywhere.
+const DECLARED: [(&str, &str, bool); 11] = [
+    ("sites", "site", true),
+    ("racks", "rack", true),
+    ("subnets", "subnet", true),
+    ("clusters", "cluster", true),
+    ("pools", "pool", true),
+    ("hardware_profiles", "hardware_profile", false),
+    ("images", "image", false),
+    ("stacks", "stack", false),
+    ("suites", "suite", false),
+    ("credentials", "credential", false),
+    ("role_bindings", "role_binding", false),
+];
+
+/// What a request to a route needs; nothing for a route that nobody thought of.
+pub fn need(method: &Method, route: &str, parameters: &[(String, String)]) -> Option<(String, Where)> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let wanted = if reads { 'R' } else { 'W' };
+    if let Some((_, _, verb, whereabouts)) = ROUTES.iter().find(|(of, path, ..)| *of == wanted && *path == route) {
+        let value = |name: &str| parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let verb = match *verb {
+            "node.{action}" => format!("node.{}", value("action")?),
+            "node.{wish}" => format!("node.{}", value("wish")?),
+            fixed => fixed.to_owned(),
+        };
+        // An action that there is not is for the handler to tell.
+        let known = muster_api::access::VERBS.iter().any(|(known, _)| *known == verb);
+        return Some((if known { verb } else { "fleet.read".to_owned() }, *whereabouts));
+    }
+    let (collection, one) = match route.strip_prefix("/v1/")?.split_once('/') {
+        Some((collection, "{name}")) => (collection, true),
+        Some(_) => return None,
+        None => (route.strip_prefix("/v1/")?, false),
+    };
+    let (_, kind, lies) = DECLARED.into_iter().find(|(known, ..)| *known == collection)?;
+    let verb = if reads { "fleet.read".to_owned() } else { format!("{kind}.write") };
+    let whereabouts = match (one, lies, reads) {
+        (true, true, _) => At(kind, "name"),
+        (false, true, _) | (_, false, false) => Everywhere,
+        (_, false, true) => Somewhere,
+    };
+    Some((verb, whereabouts))
+}

@@ -1,0 +1,118 @@
+//! Where objects lie, and which roles people hold beside their own.
+
+use muster_api::access::Scope;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::objects::Labels;
+use crate::auth::access::{Grant, Place};
+use crate::error::Error;
+
+struct PlaceRow {
+    site: Option<String>,
+    rack: Option<String>,
+    pool: Option<String>,
+    labels: Labels,
+}
+
+/// Where the object of a kind lies, by name or id; nothing when there is none.
+///
+/// # Errors
+/// When the database fails.
+pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Option<Place>, Error> {
+    let id = Uuid::parse_str(key).ok();
+    let row = match kind {
+        "node" => node(conn, Some(key), id).await?,
+        "claim" | "operation" | "approval" => match node_of(conn, kind, key, id).await? {
+            None => None,
+            // What is of no node lies nowhere.
+            Some((None, pool)) => Some(PlaceRow { site: None, rack: None, pool, labels: Json::default() }),
+            Some((node, pool)) => node_with(conn, node, pool).await?,
+        },
+        _ => declared(conn, kind, key, id).await?,
+    };
+    Ok(row.map(|PlaceRow { site, rack, pool, labels }| Place { site, rack, pool, labels: labels.0 }))
+}
+
+async fn node(conn: &mut PgConnection, name: Option<&str>, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+    Ok(sqlx::query_as!(
+        PlaceRow,
+        r#"SELECT s.name AS "site?", r.name AS "rack?", p.name AS "pool?", n.labels AS "labels: Labels"
+           FROM nodes n JOIN objects s ON s.id = n.site_id LEFT JOIN objects r ON r.id = n.rack_id
+                LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released' LEFT JOIN objects p ON p.id = c.pool_id
+           WHERE n.name = $1 OR n.id = $2"#,
+        name,
+        id,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// A claim lies where its node does, and in its own pool: when it is over, the node may be another's.
+async fn node_with(conn: &mut PgConnection, id: Option<Uuid>, pool: Option<String>) -> Result<Option<PlaceRow>, Error> {
+    let row = node(conn, None, id).await?;
+    Ok(row.map(|row| PlaceRow { pool: pool.or(row.pool), ..row }))
+}
+
+/// The node of a claim, an operation or an approval, and the pool of the claim.
+async fn node_of(
+    conn: &mut PgConnection,
+    kind: &str,
+    key: &str,
+    id: Option<Uuid>,
+) -> Result<Option<(Option<Uuid>, Option<String>)>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT f.node_id AS "node?", p.name AS "pool?" FROM (
+               SELECT node_id, id AS claim_id FROM claims WHERE $1 = 'claim' AND (id = $3 OR (name = $2 AND state <> 'released'))
+               UNION ALL SELECT node_id, claim_id FROM operations WHERE $1 = 'operation' AND id = $3
+               UNION ALL SELECT c.node_id, c.id FROM approvals a JOIN claims c ON c.id = a.claim_id WHERE $1 = 'approval' AND a.id = $3
+           ) f LEFT JOIN claims c ON c.id = f.claim_id LEFT JOIN objects p ON p.id = c.pool_id"#,
+        kind,
+        key,
+        id,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.node, row.pool)))
+}
+
+/// A declared object: a site, rack or pool lies in itself; what names a site lies there, and what names a cluster where that is.
+async fn declared(conn: &mut PgConnection, kind: &str, key: &str, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+    Ok(sqlx::query_as!(
+        PlaceRow,
+        r#"SELECT CASE o.kind WHEN 'site' THEN o.name ELSE coalesce(s.name, cs.name) END AS "site?",
+                  CASE o.kind WHEN 'rack' THEN o.name END AS "rack?", CASE o.kind WHEN 'pool' THEN o.name END AS "pool?",
+                  o.labels AS "labels: Labels"
+           FROM objects o
+                LEFT JOIN object_refs rs ON rs.from_id = o.id AND rs.pointer = '/spec/site' LEFT JOIN objects s ON s.id = rs.to_id
+                LEFT JOIN object_refs rc ON rc.from_id = o.id AND rc.pointer = '/spec/cluster'
+                LEFT JOIN object_refs rcs ON rcs.from_id = rc.to_id AND rcs.pointer = '/spec/site' LEFT JOIN objects cs ON cs.id = rcs.to_id
+           WHERE o.kind = $1 AND (o.name = $2 OR o.id = $3)"#,
+        kind,
+        key,
+        id,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// The roles that bindings give to any of these subjects.
+///
+/// # Errors
+/// When the database fails, or a binding cannot be read any more.
+pub async fn bindings(conn: &mut PgConnection, subjects: &[String]) -> Result<Vec<Grant>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT spec ->> 'role' AS "role!", coalesce(spec -> 'scope', '{}') AS "scope!: Json<Scope>"
+           FROM objects WHERE kind = 'role_binding' AND spec ->> 'subject' = ANY ($1)"#,
+        subjects,
+    )
+    .fetch_all(conn)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let role = row.role.parse().map_err(|why: String| Error::internal(anyhow::anyhow!("a binding: {why}")))?;
+            Ok(Grant { role, scope: row.scope.0 })
+        })
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! Seals of the history: written once, behind the events.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::audit::{Entry, Seal};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A seal as it is stored; whether it is what it says is for [`crate::audit`] to tell.
+#[derive(Clone, Debug)]
+pub struct SealRow {
+    pub number: i64,
+    pub previous: Vec<u8>,
+    pub hash: Vec<u8>,
+    pub sealed_at: Timestamp,
+    pub seqs: Vec<i64>,
+    pub digests: Vec<u8>,
+}
+
+impl SealRow {
+    /// What it covers; nothing when its columns do not fit each other.
+    pub fn seal(&self) -> Option<Seal> {
+        let digests: Option<Vec<[u8; 32]>> = self.digests.chunks(32).map(|digest| digest.try_into().ok()).collect();
+        let digests = digests.filter(|digests| digests.len() == self.seqs.len())?;
+        Some(Seal {
+            number: self.number,
+            previous: self.previous.as_slice().try_into().ok()?,
+            sealed_at: self.sealed_at,
+            events: self.seqs.iter().copied().zip(digests).collect(),
+        })
+    }
+}
+
+/// Becomes the one who seals until the transaction ends. `false`: another replica is at it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn try_lock(conn: &mut PgConnection) -> Result<bool, Error> {
+    // Only a key below two to the 62nd: those above say how far the history is whole.
+    Ok(sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(727371652) AS "mine!""#).fetch_one(conn).await?)
+}
+
+/// The newest seal.
+///
+/// # Errors
+/// When the database fails.
+pub async fn latest(conn: &mut PgConnection) -> Result<Option<SealRow>, Error> {
+    Ok(sqlx::query_as!(
+        SealRow,
+        "SELECT number, previous, hash, sealed_at, seqs, digests FROM event_seals ORDER BY number DESC LIMIT 1"
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Seals after a number, in order.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, after: i64, limit: i64) -> Result<Vec<SealRow>, Error> {
+    Ok(sqlx::query_as!(
+        SealRow,
+        "SELECT number, previous, hash, sealed_at, seqs, digests FROM event_seals WHERE number > $1 ORDER BY number LIMIT $2",
+        after,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Writes a seal. Its number or its previous one taken is a bug.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
+    let (seqs, digests): (Vec<i64>, Vec<[u8; 32]>) = seal.events.iter().copied().unzip();
+    sqlx::query!(
+        "INSERT INTO event_seals (number, previous, hash, sealed_at, seqs, digests) VALUES ($1, $2, $3, $4, $5, $6)",
+        seal.number,
+        &seal.previous,
+        &seal.hash(),
+        seal.sealed_at.to_sqlx() as _,
+        &seqs,
+        digests.concat(),
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// An event, every member as its digest has it.
+#[derive(Clone, Debug)]
+struct EntryRow {
+    seq: i64,
+    id: Uuid,
+    at: Timestamp,
+    actor: String,
+    kind: String,
+    node_id: Option<Uuid>,
+    object_id: Option<Uuid>,
+    operation_id: Option<Uuid>,
+    request_id: Option<String>,
+    summary: String,
+    detail: String,
+}
+
+impl EntryRow {
+    fn digest(&self) -> [u8; 32] {
+        let entry = Entry {
+            seq: self.seq,
+            id: self.id,
+            at: self.at,
+            actor: &self.actor,
+            kind: &self.kind,
+            node: self.node_id,
+            object: self.object_id,
+            operation: self.operation_id,
+            request_id: self.request_id.as_deref(),
+            summary: &self.summary,
+            detail: &self.detail,
+        };
+        entry.digest()
+    }
+}
+
+/// The number and digest of each event after one number and up to another, in order.
+///
+/// # Errors
+/// When the database fails.
+pub async fn digests(
+    conn: &mut PgConnection,
+    after: i64,
+    up_to: i64,
+    limit: i64,
+) -> Result<Vec<(i64, [u8; 32])>, Error> {
+    let rows = sqlx::query_as!(
+        EntryRow,
+        r#"SELECT seq, id, at, actor, kind, node_id, object_id, operation_id, request_id, summary, detail::text AS "detail!"
+           FROM events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3"#,
+        after,
+        up_to,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.iter().map(|row| (row.seq, row.digest())).collect())
+}
+
+/// How many events stand after a number, and when the first of them happened.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_after(conn: &mut PgConnection, after: i64) -> Result<(i64, Option<Timestamp>), Error> {
+    let row = sqlx::query!(
+        r#"SELECT count(*) AS "count!", min(at) AS "first: jiff_sqlx::Timestamp" FROM events WHERE seq > $1"#,
+        after
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((row.count, row.first.map(|at| at.to_jiff())))
+}

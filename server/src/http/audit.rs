@@ -1,0 +1,29 @@
+//! The newest seal of the history, for whoever keeps it elsewhere.
+
+use axum::extract::State;
+use muster_api::audit::AuditHead;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::answer::Answer;
+use crate::app::App;
+use crate::auth::Admin;
+use crate::db;
+use crate::error::Error;
+
+/// The routes of the audit.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(get_audit_head))
+}
+
+/// The newest seal. A line `{number, last_seq, hash, at}` of it is an anchor that `muster audit verify` takes.
+#[utoipa::path(get, path = "/v1/audit", tag = "events", responses((status = 200, description = "The seal", body = AuditHead)))]
+async fn get_audit_head(State(app): State<App>, _: Admin) -> Result<Answer, Error> {
+    let row = db::seals::latest(&mut *app.pool.acquire().await?).await?;
+    Answer::ok(&AuditHead {
+        number: row.as_ref().map_or(0, |row| row.number),
+        last_seq: row.as_ref().and_then(|row| row.seqs.last().copied()).unwrap_or_default(),
+        hash: row.as_ref().map(|row| hex::encode(&row.hash)).unwrap_or_default(),
+        sealed_at: row.map(|row| row.sealed_at),
+    })
+}

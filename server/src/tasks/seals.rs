@@ -1,0 +1,104 @@
+//! Seals the history behind those who write it, and writes down the newest seal outside of the database: whoever can change every row
+//! cannot change that line as well.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use muster_core::audit::{BEGINNING, Seal};
+use tokio::io::AsyncWriteExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::audit::Anchor;
+use crate::db;
+use crate::error::Error;
+
+const EVERY: Duration = Duration::from_secs(5);
+/// Events of one seal.
+const BATCH: i64 = 2000;
+/// Seals of one round: what a fleet at work writes in half a minute on one core. The rest waits for the next.
+const SEALS: usize = 50;
+
+pub(super) async fn run(app: App, cancel: CancellationToken) {
+    let mut anchored = 0;
+    loop {
+        match round(&app, anchored).await {
+            Ok(number) => anchored = number,
+            Err(error) => tracing::warn!(error = ?error, "the history could not be sealed; tried again shortly"),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// Seals what is whole, and anchors the newest seal unless it is the one that was anchored before; its number.
+///
+/// # Errors
+/// When the database fails, or the anchors cannot be written.
+pub async fn round(app: &App, anchored: i64) -> anyhow::Result<i64> {
+    for _ in 0..SEALS {
+        if !seal(app).await? {
+            break;
+        }
+    }
+    let Some(row) = db::seals::latest(&mut *app.pool.acquire().await?).await? else { return Ok(0) };
+    if row.number != anchored {
+        let anchor = Anchor {
+            number: row.number,
+            last_seq: row.seqs.last().copied().unwrap_or_default(),
+            hash: hex::encode(&row.hash),
+            at: app.clock.now(),
+        };
+        append(&app.anchors, &anchor).await?;
+    }
+    Ok(row.number)
+}
+
+/// Seals one batch. `false`: nothing more is whole, or another replica is at it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn seal(app: &App) -> Result<bool, Error> {
+    let mut tx = app.pool.begin().await?;
+    if !db::seals::try_lock(&mut tx).await? {
+        return Ok(false);
+    }
+    let latest = db::seals::latest(&mut tx).await?;
+    let (number, previous, after) = match &latest {
+        None => (1, BEGINNING, 0),
+        Some(row) => {
+            let hash = row.hash.as_slice().try_into().map_err(Error::internal)?;
+            (row.number + 1, hash, row.seqs.last().copied().unwrap_or_default())
+        }
+    };
+    // Asked before the events are, as `db::events::whole` says.
+    let whole = db::events::whole(&mut tx).await?;
+    let events = db::seals::digests(&mut tx, after, whole, BATCH).await?;
+    let full = i64::try_from(events.len()).unwrap_or(BATCH) == BATCH;
+    if !events.is_empty() {
+        let seal = Seal { number, previous, sealed_at: microseconds(app.clock.now())?, events };
+        db::seals::insert(&mut tx, &seal).await?;
+    }
+    tx.commit().await?;
+    Ok(full)
+}
+
+/// The time as Postgres keeps it.
+fn microseconds(at: jiff::Timestamp) -> Result<jiff::Timestamp, Error> {
+    jiff::Timestamp::from_microsecond(at.as_microsecond()).map_err(Error::internal)
+}
+
+/// One line more, on the disk before this returns. Replicas that share the file may write the same seal twice.
+async fn append(path: &Path, anchor: &Anchor) -> anyhow::Result<()> {
+    let line = serde_json::to_string(anchor)? + "\n";
+    let write = async {
+        let mut file = tokio::fs::OpenOptions::new().create(true).append(true).open(path).await?;
+        file.write_all(line.as_bytes()).await?;
+        file.flush().await?;
+        file.sync_data().await
+    };
+    write.await.with_context(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,173 @@
+//! Secrets are planted everywhere one can be put in, and everything that comes out is searched for them: answers, pages, refusals, events, logs,
+//! and every text in the database.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use muster_server::auth::oidc::{Provider, Settings};
+use muster_server::auth::{passwords, sessions};
+use muster_server::{db, tasks};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::fleet;
+use crate::support::postgres::{self, Backup};
+use crate::support::server::{START, Server};
+
+/// What was logged, at every level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Secrets by name, as bytes.
+struct Planted(Vec<(&'static str, Vec<u8>)>);
+
+impl Planted {
+    fn add(&mut self, name: &'static str, secret: impl AsRef<[u8]>) {
+        self.0.push((name, secret.as_ref().to_vec()));
+    }
+
+    /// Fails when a secret is in there as it is, in hex, or in base64.
+    fn assert_absent(&self, place: &str, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        for (name, secret) in &self.0 {
+            let base64 = base64::engine::general_purpose::STANDARD_NO_PAD.encode(secret);
+            // The last digit depends on what follows.
+            let forms = [hex::encode(secret), base64[..base64.len() - 1].to_owned()];
+            let plain = String::from_utf8(secret.clone()).ok();
+            for form in forms.iter().chain(plain.as_ref()) {
+                assert!(!text.contains(form), "{name} is in {place}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_secret_comes_out_where_it_was_not_asked_for() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .init();
+    let settings = Settings {
+        issuer: "http://127.0.0.1:9".into(),
+        client_id: "muster".into(),
+        client_secret: Secret::new("canary-oidc-client-secret"),
+        public_url: "http://127.0.0.1:1".into(),
+        roles: Vec::new(),
+    };
+    let provider = Some(Arc::new(Provider::new(settings).unwrap()));
+    let server = Server::vouched(postgres::database().await, Clock::manual(START.parse().unwrap()), provider).await;
+    let mut planted = Planted(Vec::new());
+    planted.add("the OIDC client secret", "canary-oidc-client-secret");
+    planted.add("the master key", [7_u8; 32]);
+    planted.add("the permit key", server.app.keys.permit().to_bytes());
+    let admin = server.admin().await;
+    planted.add("the administrator's token", admin.token.clone().unwrap().rsplit('_').next().unwrap());
+    plant(&server, &admin, &mut planted).await;
+
+    // Everything that can be read, and everything that refuses.
+    for path in readable() {
+        let reply = admin.get(&path).await;
+        assert!(reply.status < 500 || path.starts_with("/sign-in/oidc"), "{path}: {}", reply.text);
+        planted.assert_absent(&path, reply.text.as_bytes());
+        planted.assert_absent(&path, format!("{:?}", reply.headers).as_bytes());
+    }
+    let dump = Backup::of(&server.app.pool);
+    planted.assert_absent("the database", dump.bytes());
+    planted.assert_absent("the anchors", &std::fs::read(&*server.app.anchors).unwrap());
+    let logged = log.0.lock().unwrap().clone();
+    assert!(logged.len() > 1000, "nothing was logged, so nothing was searched");
+    planted.assert_absent("the log", &logged);
+}
+
+/// Puts in every kind of secret there is, rightly and wrongly.
+async fn plant(server: &Server, admin: &crate::support::server::Caller, planted: &mut Planted) {
+    fleet::declare_pool(admin).await;
+    fleet::available(server, admin, 2).await;
+    for (name, purpose) in [("canary-bmc", "bmc"), ("canary-stack", "stack"), ("canary-adopt", "adopt")] {
+        let secret = format!("{name}-password");
+        let body = json!({ "spec": { "purpose": purpose, "user": "root", "secret": secret } });
+        admin.put(&format!("/v1/credentials/{name}"), &body).await.expect(201);
+        let wrong = json!({ "spec": { "purpose": purpose, "user": "root", "secret": secret, "more": 1 } });
+        let refused = admin.put(&format!("/v1/credentials/{name}"), &wrong).await;
+        assert!((400..500).contains(&refused.status), "{}", refused.text);
+        let misplaced = admin.put("/v1/credentials/other", &json!({ "spec": { "purpose": secret } })).await;
+        planted.0.push(("a credential's secret", secret.into_bytes()));
+        planted.assert_absent("a refusal", refused.text.as_bytes());
+        drop(misplaced);
+    }
+    let made =
+        admin.post("/v1/tokens", &json!({ "name": "c", "role": "viewer", "expires_in_s": 3600 })).await.expect(201);
+    let token = made.body["secret"].as_str().unwrap().to_owned();
+    server.with(Some(token.clone())).get("/v1/nodes").await.expect(200);
+    // A token that was cut, and one in the wrong place.
+    server.with(Some(token[..token.len() - 1].to_owned())).get("/v1/nodes").await.expect(401);
+    planted.add("a token", &token[40..token.len() - 8]);
+    let agent = admin.post("/v1/sites/lab/agents", &json!({ "name": "a1" })).await.expect(201);
+    planted.add("an agent's token", &agent.body["token"].as_str().unwrap()[40..]);
+    let app = &server.app;
+    let hash = passwords::hash(Secret::new("canary-user-password")).await.unwrap();
+    db::users::insert(&mut app.pool.acquire().await.unwrap(), "ada", &hash, "admin", app.clock.now()).await.unwrap();
+    planted.add("a person's password", "canary-user-password");
+    let headers = reqwest::header::HeaderMap::new();
+    let cookie = sessions::sign_in(app, &headers, "ada", Secret::new("canary-user-password")).await.unwrap().unwrap();
+    planted.add("a session", cookie.value());
+    let browser = server.nobody().header("cookie", &format!("muster_session={}", cookie.value()));
+    let page = browser.get("/").await.expect(200);
+    planted.assert_absent("a page", page.text.as_bytes());
+    let form = server.nobody().header("content-type", "application/x-www-form-urlencoded");
+    let wrong =
+        form.send(Method::POST, "/sign-in", b"name=ada&password=canary-wrong-password".to_vec()).await.expect(422);
+    planted.add("a wrong password", "canary-wrong-password");
+    planted.assert_absent("the page of a wrong password", wrong.text.as_bytes());
+    admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.expect(201);
+    muster_server::engine::run_until_idle(app).await.unwrap();
+    tasks::seals::round(app, 0).await.unwrap();
+}
+
+/// Every path that is read without a body, with objects that exist.
+fn readable() -> Vec<String> {
+    let description = serde_json::to_value(muster_server::http::description()).unwrap();
+    let mut paths = Vec::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        if item.get("get").is_some() {
+            let collection = path.split('/').nth(2).unwrap_or_default();
+            let name = match collection {
+                "credentials" => "canary-bmc",
+                "racks" => "r1",
+                "subnets" => "prov",
+                "images" => "debian-12",
+                "stacks" => "base",
+                "suites" => "smoke",
+                "clusters" => "slurm",
+                "pools" => "gpu",
+                "hardware_profiles" => "virtual",
+                _ => "lab",
+            };
+            let path = path.replace("{node}", "n1").replace("{name}", name).replace("{site}", "lab");
+            paths
+                .push(path.replace("{claim}", "x").replace("{id}", "x").replace("/components", "/components?serial=x"));
+        }
+    }
+    let pages =
+        ["/", "/nodes", "/nodes/n1", "/nodes/n1/console", "/operations", "/racks", "/claims", "/events", "/agents"];
+    paths.extend(pages.map(ToOwned::to_owned));
+    paths.extend(
+        ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/metrics", "/openapi.json"].map(ToOwned::to_owned),
+    );
+    paths
+}

@@ -1,0 +1,219 @@
+//! Signing in by an OpenID provider that is not ours: `oidc-provider` from npm, with the server as its only client.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::tokens::Role;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use muster_server::auth::oidc::{Provider as Relying, Settings};
+use reqwest::Url;
+use reqwest::header::HeaderMap;
+
+use crate::support::postgres;
+use crate::support::server::{Reply, START, Server};
+
+const PUBLIC: &str = "http://127.0.0.1:1";
+
+/// The provider's process; it ends when dropped.
+struct Provider {
+    process: Child,
+    issuer: String,
+    http: reqwest::Client,
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _gone_already = self.process.kill();
+        let _status = self.process.wait();
+    }
+}
+
+/// A browser's cookies.
+#[derive(Clone, Default)]
+struct Jar(BTreeMap<String, String>);
+
+impl Jar {
+    fn take(&mut self, headers: &HeaderMap) {
+        for cookie in headers.get_all("set-cookie") {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            match value.is_empty() {
+                true => drop(self.0.remove(name)),
+                false => drop(self.0.insert(name.to_owned(), value.to_owned())),
+            }
+        }
+    }
+
+    fn header(&self) -> String {
+        self.0.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Provider {
+    /// In CI it must be there: a test that does not run guards nothing.
+    fn start(secret: &str) -> Option<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oidc");
+        if !folder.join("node_modules/oidc-provider").exists() {
+            let why = "NOT RUN: npm ci --prefix tests/oidc installs the provider";
+            assert!(std::env::var_os("CI").is_none(), "{why}");
+            eprintln!("{why}");
+            return None;
+        }
+        let mut node = Command::new("node");
+        node.arg(folder.join("provider.mjs")).arg(format!("{PUBLIC}/sign-in/oidc/callback")).arg(secret);
+        let mut process = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let issuer = lines.next().expect("it says where it listens").unwrap();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(Duration::from_secs(30))
+            .build()
+            .unwrap();
+        Some(Self { process, issuer, http })
+    }
+
+    /// Logs in there as a browser that was sent to `url` does; where it is sent back to.
+    async fn vouch(&self, url: &str, person: &str) -> String {
+        let (mut jar, mut url) = (Jar::default(), Url::parse(url).unwrap());
+        for _ in 0..5 {
+            if url.path().starts_with("/interaction/") {
+                url.set_query(Some(&format!("as={person}")));
+            }
+            let reply = self.http.get(url.clone()).header("cookie", jar.header()).send().await.unwrap();
+            jar.take(reply.headers());
+            let location = reply.headers().get("location");
+            let location = location.unwrap_or_else(|| panic!("{url} leads nowhere")).to_str().unwrap();
+            url = url.join(location).unwrap();
+            if url.as_str().starts_with(PUBLIC) {
+                return format!("{}?{}", url.path(), url.query().unwrap());
+            }
+        }
+        panic!("no way back from {url}");
+    }
+
+    async fn server(&self, secret: &str) -> Server {
+        let clock = Clock::manual(START.parse().unwrap());
+        let roles = vec![("fleet-admins".to_owned(), Role::Admin), ("watchers".to_owned(), Role::Viewer)];
+        let settings = Settings {
+            issuer: self.issuer.clone(),
+            client_id: "muster".into(),
+            client_secret: Secret::new(secret),
+            public_url: PUBLIC.into(),
+            roles,
+        };
+        let provider = Arc::new(Relying::new(settings).unwrap());
+        Server::vouched(postgres::database().await, clock, Some(provider)).await
+    }
+}
+
+/// Begins a login: the cookies of the browser, and where it is sent.
+async fn begin(server: &Server, jar: &Jar) -> (Jar, String) {
+    let mut jar = jar.clone();
+    let browser = server.nobody().header("cookie", &jar.header());
+    let reply = browser.get("/sign-in/oidc?next=/racks").await.expect(303);
+    jar.take(&reply.headers);
+    (jar, reply.header("location").to_owned())
+}
+
+async fn come_back(server: &Server, jar: &Jar, path: &str) -> (Jar, Reply) {
+    let mut jar = jar.clone();
+    let reply = server.nobody().header("cookie", &jar.header()).get(path).await;
+    jar.take(&reply.headers);
+    (jar, reply)
+}
+
+async fn sign_in(server: &Server, provider: &Provider, person: &str) -> Jar {
+    let (jar, url) = begin(server, &Jar::default()).await;
+    let back = provider.vouch(&url, person).await;
+    let (jar, reply) = come_back(server, &jar, &back).await;
+    assert_eq!(reply.expect(303).header("location"), "/racks");
+    jar
+}
+
+#[tokio::test]
+async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login() {
+    let Some(provider) = Provider::start("s3cret") else { return };
+    let server = provider.server("s3cret").await;
+    let page = server.nobody().get("/sign-in").await.expect(200);
+    assert!(page.text.contains("href=\"/sign-in/oidc?next="), "{}", page.text);
+    for (person, sites, tokens) in [("ada", 200, 200), ("bob", 200, 403), ("eve", 403, 403)] {
+        let jar = sign_in(&server, &provider, person).await;
+        assert_eq!(jar.0.keys().collect::<Vec<_>>(), ["muster_session"], "and nothing is left of the way");
+        let browser = server.nobody().header("cookie", &jar.header());
+        assert_eq!(browser.get("/v1/nodes").await.status, sites, "{person}");
+        assert_eq!(browser.get("/v1/tokens").await.status, tokens, "{person}");
+    }
+    // The same person again is the same row, and no password signs them in.
+    sign_in(&server, &provider, "ada").await;
+    let known: Vec<(String, String)> =
+        sqlx::query_as("SELECT name, subject FROM users ORDER BY name").fetch_all(&server.app.pool).await.unwrap();
+    let subjects: Vec<&str> = known.iter().map(|(_, subject)| subject.as_str()).collect();
+    assert_eq!(subjects, ["ada", "bob", "eve"]);
+    assert_eq!(known[0].0, "ada@127.0.0.1");
+    let form = b"name=ada%40127.0.0.1&password=".to_vec();
+    let typed = server.nobody().header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(typed.send(reqwest::Method::POST, "/sign-in", form).await.status, 422);
+    let seen: i64 = sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = 'user.signed_in'")
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(seen, 4);
+}
+
+#[tokio::test]
+async fn only_the_browser_that_began_a_login_ends_it_and_only_once() {
+    let Some(provider) = Provider::start("s3cret") else { return };
+    let server = provider.server("s3cret").await;
+    let (jar, url) = begin(&server, &Jar::default()).await;
+    for wanted in ["code_challenge_method=S256", "code_challenge=", "nonce=", "state=", "response_type=code"] {
+        assert!(url.contains(wanted), "{url}");
+    }
+    let back = provider.vouch(&url, "ada").await;
+    // Somebody else's browser, with no login of its own, and with one.
+    let (other, _) = begin(&server, &Jar::default()).await;
+    for stranger in [Jar::default(), other] {
+        let (after, reply) = come_back(&server, &stranger, &back).await;
+        assert!(reply.status == 422 && !after.0.contains_key("muster_session"), "{}", reply.text);
+        assert!(reply.text.contains("did not vouch"), "{}", reply.text);
+    }
+    let stolen = back.replace("state=", "state=0");
+    assert_eq!(come_back(&server, &jar, &stolen).await.1.status, 422);
+    let (after, reply) = come_back(&server, &jar, &back).await;
+    reply.expect(303);
+    assert!(after.0.contains_key("muster_session"));
+    assert_eq!(come_back(&server, &jar, &back).await.1.status, 422, "a code is worth one login");
+    let refused = "/sign-in/oidc/callback?error=access_denied&state=0";
+    assert_eq!(come_back(&server, &jar, refused).await.1.status, 422);
+}
+
+#[tokio::test]
+async fn a_login_ends_the_session_that_the_browser_had() {
+    let Some(provider) = Provider::start("s3cret") else { return };
+    let server = provider.server("s3cret").await;
+    let first = sign_in(&server, &provider, "bob").await;
+    let (jar, url) = begin(&server, &first).await;
+    let back = provider.vouch(&url, "ada").await;
+    let (second, _) = come_back(&server, &jar, &back).await;
+    assert_ne!(first.0["muster_session"], second.0["muster_session"]);
+    assert_eq!(server.nobody().header("cookie", &first.header()).get("/v1/sites").await.status, 401);
+    server.nobody().header("cookie", &second.header()).get("/v1/sites").await.expect(200);
+}
+
+#[tokio::test]
+async fn keys_are_rotated_under_a_running_server_and_a_wrong_secret_opens_nothing() {
+    let Some(provider) = Provider::start("s3cret") else { return };
+    let server = provider.server("s3cret").await;
+    sign_in(&server, &provider, "ada").await;
+    provider.http.get(format!("{}/rotate", provider.issuer)).send().await.unwrap();
+    sign_in(&server, &provider, "ada").await;
+    let wrong = provider.server("guess").await;
+    let (jar, url) = begin(&wrong, &Jar::default()).await;
+    let back = provider.vouch(&url, "ada").await;
+    assert_eq!(come_back(&wrong, &jar, &back).await.1.status, 422);
+}
