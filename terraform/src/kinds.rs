@@ -50,8 +50,8 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
     Kind { word, collection, schema, fixed: Fixed::Name, wait: None, patience: MINUTE }
 }
 
-/// Every kind. Webhooks and role bindings are not part of the API yet.
-pub(crate) const KINDS: [Kind; 13] = [
+/// Every kind. Webhooks are not part of the API yet.
+pub(crate) const KINDS: [Kind; 14] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
@@ -62,6 +62,7 @@ pub(crate) const KINDS: [Kind; 13] = [
     declared("suite", "suites", "SuiteObject"),
     declared("cluster", "clusters", "Cluster"),
     declared("pool", "pools", "Pool"),
+    declared("role_binding", "role_bindings", "RoleBinding"),
     Kind {
         wait: Some(Wait { state: "/status/state", goal: NOTHING, stuck: STUCK }),
         patience: HOUR,
@@ -148,11 +149,11 @@ fn read_shape(kind: &Kind) -> Type {
 
 /// A token in the form that every other object has: what is asked for apart from what is observed.
 fn token() -> Type {
-    // What is optional there has a default that is answered, so Terraform must have said it.
+    // What is optional there has a default that is answered, so Terraform must have said it; but for the scope, which is answered when there is one.
     let asked = contract::schema("CreateToken");
     let asked = asked.members().iter().filter(|member| member.name != "name");
-    let asked = asked.map(|member| Member { required: true, ..member.clone() }).collect();
-    let known = ["id", "name", "role", "created_at", "releases_per_hour"];
+    let asked = asked.map(|member| Member { required: member.name != "scope", ..member.clone() }).collect();
+    let known = ["id", "name", "role", "scope", "created_at", "releases_per_hour"];
     let token = contract::schema("Token");
     let (shown, seen): (Vec<Member>, Vec<Member>) =
         token.members().iter().cloned().partition(|member| known.contains(&member.name.as_str()));

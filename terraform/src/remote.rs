@@ -210,6 +210,8 @@ fn as_object(token: Token) -> Json {
     let mut spec = Map::new();
     spec.insert("role".into(), token.role.as_str().into());
     spec.insert("expires_in_s".into(), life.into());
+    let scope = (!token.scope.is_everywhere()).then(|| serde_json::to_value(&token.scope).unwrap_or_default());
+    spec.extend(scope.map(|scope| ("scope".to_owned(), scope)));
     spec.extend(token.releases_per_hour.map(|limit| ("releases_per_hour".to_owned(), limit.into())));
     json!({
         "id": token.id, "name": token.name, "spec": spec, "created_at": token.created_at,

@@ -80,7 +80,11 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
     writes
 }
 
-/// The writes of declared kinds. All of the objects are in use.
+fn role_binding() -> Value {
+    json!({ "spec": { "subject": "group:infra", "role": "operator" } })
+}
+
+/// The writes of declared kinds. All of the objects are in use but the one that nothing can refer to.
 fn declared_writes() -> Vec<Write> {
     let mut writes = Vec::new();
     let changed = |mut body: Value| {
@@ -115,6 +119,10 @@ fn declared_writes() -> Vec<Write> {
         writes.push(write(patch, path, json!({ "labels": { "a": "b" } }), 200));
         writes.push(write(delete, path, Value::Null, 409));
     }
+    let path = "/v1/role_bindings/infra";
+    writes.push(write("put_role_binding", path, changed(role_binding()), 200));
+    writes.push(write("patch_role_binding", path, json!({ "labels": { "a": "b" } }), 200));
+    writes.push(write("delete_role_binding", path, Value::Null, 204));
     writes
 }
 
@@ -123,6 +131,7 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     fleet::declare_pool(admin).await;
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "key" } });
     admin.put("/v1/credentials/root", &credential).await.expect(201);
+    admin.put("/v1/role_bindings/infra", &role_binding()).await.expect(201);
     fleet::available(server, admin, 3).await;
     for number in 2..=3 {
         let body = json!({ "name": format!("c{number}"), "spec": { "pool": "gpu", "node": format!("n{number}") } });
