@@ -7,7 +7,44 @@ use utoipa::ToSchema;
 
 use crate::kind::Kind;
 use crate::object::NoStatus;
-use crate::tokens::Role;
+
+/// What a caller may do: a set of verbs, which [`VERBS`] lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Nothing but what role bindings give.
+    Guest,
+    /// Reads everything but secrets.
+    Viewer,
+    /// What a pipeline does: declares, claims, releases, keeps nodes going. Wipes, adopts and approves nothing.
+    Automation,
+    /// Moves nodes and declares what they run.
+    Operator,
+    /// Also sites, subnets, credentials, agents, tokens and blobs.
+    Admin,
+}
+
+impl Role {
+    /// As stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Guest => "guest",
+            Self::Automation => "automation",
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let all = [Self::Guest, Self::Viewer, Self::Automation, Self::Operator, Self::Admin];
+        all.into_iter().find(|role| role.as_str() == text).ok_or_else(|| format!("{text:?} is not a role"))
+    }
+}
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.

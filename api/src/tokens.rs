@@ -6,45 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+pub use crate::access::Role;
 use crate::access::Scope;
-
-/// What a caller may do: a set of verbs, which [`crate::access::VERBS`] lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Nothing but what role bindings give.
-    Guest,
-    /// Reads everything but secrets.
-    Viewer,
-    /// What a pipeline does: declares, claims, releases, keeps nodes going. Wipes, adopts and approves nothing.
-    Automation,
-    /// Moves nodes and declares what they run.
-    Operator,
-    /// Also sites, subnets, credentials, agents, tokens and blobs.
-    Admin,
-}
-
-impl Role {
-    /// As stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Guest => "guest",
-            Self::Automation => "automation",
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl std::str::FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Guest, Self::Viewer, Self::Automation, Self::Operator, Self::Admin];
-        all.into_iter().find(|role| role.as_str() == text).ok_or_else(|| format!("{text:?} is not a role"))
-    }
-}
 
 /// `POST /v1/tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
