@@ -123,8 +123,13 @@ def client(count):
         if not hasattr(own, "connection"):
             own.connection = http.client.HTTPConnection(*API, timeout=60)
         headers = {"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "1.80"}
-        own.connection.request(method, path, body and json.dumps(body), headers)
-        answer = own.connection.getresponse()
+        try:
+            own.connection.request(method, path, body and json.dumps(body), headers)
+            answer = own.connection.getresponse()
+        except http.client.RemoteDisconnected:  # it was idle for too long, and nothing was read
+            own.connection.close()
+            own.connection.request(method, path, body and json.dumps(body), headers)
+            answer = own.connection.getresponse()
         text = answer.read()
         if answer.status >= 400:
             raise SystemExit(f"{method} {path}: {answer.status} {text[:300]!r}")
