@@ -282,13 +282,15 @@ impl World {
         panic!("{name} does not come to {kind}: {:#?}", self.why().await);
     }
 
+    /// Whether every node rests. One that is due and had no turn does not: a request that was refused may hold its row for a moment longer.
     async fn quiet(&self) -> bool {
         let busy: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM nodes n LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
-             WHERE n.state <> ALL($1) OR (n.state <> 'failed' AND c.state = 'releasing') OR (n.state = 'available' AND c.id IS NOT NULL)
+             WHERE n.state <> ALL($1) OR n.due_at <= $2 OR (n.state <> 'failed' AND c.state = 'releasing') OR (n.state = 'available' AND c.id IS NOT NULL)
                 OR EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased'))",
         )
         .bind(RESTING.map(str::to_owned).to_vec())
+        .bind(jiff_sqlx::Timestamp::from(self.server.app.clock.now()))
         .fetch_one(&self.server.app.pool)
         .await
         .unwrap();
