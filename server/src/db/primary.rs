@@ -1,12 +1,12 @@
 //! Where the database is: one server, or several of which one takes writes. The pool is kept on that one, and connections that do not take
 //! writes any more leave it before anybody is given them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use sqlx::pool::PoolConnectionMetadata;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
@@ -21,11 +21,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// where it ends the wait for a synchronous standby, Postgres answers that the transaction is committed, and it may be lost.
 const IDLE_IN_TRANSACTION: &str = "30s";
 
-/// The servers of one database, as its URL names them, and the newest timeline that one of them writes on.
+/// The servers of one database, as its URL names them, and which of them is known to take writes.
 #[derive(Clone, Debug)]
 pub struct Servers {
     options: Vec<PgConnectOptions>,
-    timeline: Arc<AtomicI32>,
+    primary: Arc<Mutex<Primary>>,
+}
+
+/// The server that was seen to take writes last, where there are several to choose from.
+#[derive(Clone, Copy, Debug)]
+struct Primary {
+    /// The newest timeline that one of them writes on.
+    timeline: i32,
+    index: Option<usize>,
+    /// When another one was seen to have taken its place.
+    replaced: Option<Instant>,
+}
+
+impl Primary {
+    fn see(&mut self, timeline: i32, index: usize) {
+        if (self.timeline, self.index) != (timeline, Some(index)) {
+            *self = Self { timeline, index: Some(index), replaced: self.index.map(|_| Instant::now()) };
+        }
+    }
+
+    /// Whether a connection that took writes when it was made may not do so any more. One never changes under its connection: a server that
+    /// stops taking writes for good was restarted, and one that was replaced was seen so. What was idle is asked in any case.
+    fn doubts(&self, connection: &PoolConnectionMetadata) -> bool {
+        connection.idle_for >= EVERY || self.replaced.is_some_and(|at| connection.age + PATIENCE >= at.elapsed())
+    }
 }
 
 impl Servers {
@@ -41,7 +65,8 @@ impl Servers {
             anyhow::Ok(options.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]))
         };
         let options = split(url)?.into_iter().map(option).collect::<anyhow::Result<_>>()?;
-        Ok(Self { options, timeline: Arc::default() })
+        let primary = Primary { timeline: 0, index: None, replaced: None };
+        Ok(Self { options, primary: Arc::new(Mutex::new(primary)) })
     }
 
     /// A pool of connections to the server that takes writes.
@@ -60,23 +85,24 @@ impl Servers {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
-        let (made, given) = (Arc::clone(&self.timeline), Arc::clone(&self.timeline));
+        let (made, given) = (Arc::clone(&self.primary), Arc::clone(&self.primary));
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(PATIENCE)
             .test_before_acquire(false)
             .after_connect(move |conn, _| {
-                let newest = Arc::clone(&made);
+                let known = Arc::clone(&made);
                 Box::pin(async move {
-                    match takes_writes(conn, &newest).await? {
+                    match takes_writes(conn, &known).await? {
                         true => Ok(()),
                         false => Err(sqlx::Error::Io(std::io::Error::other("the server takes no writes"))),
                     }
                 })
             })
-            .before_acquire(move |conn, _| {
-                let newest = Arc::clone(&given);
-                Box::pin(async move { Ok(takes_writes(conn, &newest).await.unwrap_or(false)) })
+            .before_acquire(move |conn, connection| {
+                let known = Arc::clone(&given);
+                let doubted = look_at(&known).doubts(&connection);
+                Box::pin(async move { Ok(!doubted || takes_writes(conn, &known).await.unwrap_or(false)) })
             })
             .connect_lazy_with(self.options[primary].clone());
         drop(pool.acquire().await.context("the database cannot be reached; check --database-url")?);
@@ -128,7 +154,7 @@ impl Servers {
         }
         let (timeline, index) = best.ok_or_else(|| said.join("; "))?;
         if self.options.len() > 1 {
-            self.timeline.store(timeline, Ordering::Relaxed);
+            self.primary.lock().unwrap_or_else(PoisonError::into_inner).see(timeline, index);
         }
         Ok(index)
     }
@@ -143,9 +169,13 @@ async fn look(options: PgConnectOptions) -> Result<Option<i32>, sqlx::Error> {
 }
 
 /// Whether the server of a connection takes writes, and no other one has replaced it.
-async fn takes_writes(conn: &mut PgConnection, newest: &AtomicI32) -> Result<bool, sqlx::Error> {
+async fn takes_writes(conn: &mut PgConnection, known: &Mutex<Primary>) -> Result<bool, sqlx::Error> {
     let timeline = timeline(conn).await?;
-    Ok(timeline.is_some_and(|timeline| timeline >= newest.load(Ordering::Relaxed)))
+    Ok(timeline.is_some_and(|timeline| timeline >= look_at(known).timeline))
+}
+
+fn look_at(known: &Mutex<Primary>) -> Primary {
+    *known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The timeline a server writes on; `None` when it takes no writes. The first eight digits of a WAL file's name are its timeline.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::turn::Turn;
+pub use self::turn::{Taken, take_at_once};
 use crate::app::App;
 use crate::error::Error;
 

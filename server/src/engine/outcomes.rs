@@ -1,8 +1,8 @@
-//! Applies what an agent reports: ends the job, records what was observed, makes the node due. The lifecycle decides what it means.
+//! Applies what an agent reports: ends the job, records what was observed, gives the node its turn. The lifecycle decides what it means.
 
 use jiff::Timestamp;
 use muster_core::gates::{Suite, SuiteVerdict, judge};
-use muster_core::ids::{AgentId, JobId};
+use muster_core::ids::{AgentId, JobId, NodeId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::parts;
 use muster_core::wire::agent::{JobResult, Outcome, ReportOutcome};
@@ -24,7 +24,8 @@ const STALE_ON_NODE: &str = "stale_on_node";
 /// What became of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    Committed,
+    /// Its node is to have a turn.
+    Committed(NodeId),
     /// Another attempt is current: it is kept as an event and changes nothing.
     Stale,
 }
@@ -74,8 +75,7 @@ pub async fn apply(
     let event = NewEvent::node(now, format!("agent:{}", agent.1), kind, current.node, format!("{title}: {told}"));
     let detail = json!({ "step": current.step, "job": job, "attempt": report.attempt, "round": current.round });
     db::events::insert(conn, event.under(current.operation).with(detail)).await?;
-    db::lifecycle::make_due(conn, current.node, now).await?;
-    Ok(Applied::Committed)
+    Ok(Applied::Committed(current.node))
 }
 
 /// The outcome as it counts: a wipe is done when every disk it was permitted for was read back, and an error text has an end.

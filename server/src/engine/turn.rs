@@ -47,13 +47,7 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
     match give(&mut tx, node, now).await {
         Ok((turn, freed)) => {
             tx.commit().await?;
-            if let Some(rack) = freed {
-                // Apart: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile. Should it not come to this,
-                // those that wait for power look again by themselves.
-                let mut tx = app.pool.begin().await?;
-                db::lifecycle::wake_rack(&mut tx, rack, node, now).await?;
-                tx.commit().await?;
-            }
+            wake_rack(app, freed, node, now).await?;
             Ok(Some(turn))
         }
         Err(error @ Error::Unavailable(_)) => Err(error),
@@ -71,6 +65,49 @@ pub(super) async fn take(app: &App) -> Result<Option<Turn>, Error> {
             Ok(Some(Turn::Other))
         }
     }
+}
+
+/// Gives a node its turn in the transaction that changed it, which holds it: the answer to what just came is committed with it.
+///
+/// # Errors
+/// When the turn goes wrong; the transaction must then not be committed.
+pub async fn take_at_once(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Taken, Error> {
+    let (turn, freed) = give(conn, node, now).await?;
+    Ok(Taken { node, turn, freed, now })
+}
+
+/// A turn that is to be told once it is committed.
+#[must_use]
+pub struct Taken {
+    node: NodeId,
+    turn: Turn,
+    freed: Option<ObjectId>,
+    now: Timestamp,
+}
+
+impl Taken {
+    /// Wakes those who may go on now.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn tell(self, app: &App) -> Result<(), Error> {
+        if self.turn == Turn::QueuedJob {
+            app.wake_agents.notify_waiters();
+        }
+        app.wake_readers.send_modify(|revision| *revision += 1);
+        wake_rack(app, self.freed, self.node, self.now).await
+    }
+}
+
+/// Wakes those who wait for power. Apart from the turn: it holds the rack, for which the turns of its nodes wait, and must hold no node meanwhile.
+/// Should it not come to this, they look again by themselves.
+async fn wake_rack(app: &App, freed: Option<ObjectId>, node: NodeId, now: Timestamp) -> Result<(), Error> {
+    let Some(rack) = freed else { return Ok(()) };
+    let mut tx = app.pool.begin().await?;
+    db::lifecycle::wake_rack(&mut tx, rack, node, now).await?;
+    tx.commit().await?;
+    app.wake_engine.notify_one();
+    Ok(())
 }
 
 /// One decision after the other, until there is something to wait for. The rack whose power was freed on the way.

@@ -120,9 +120,9 @@ async fn protection_stops_what_destroys_at_the_last_moment() {
     world.claim("n1").await.expect(201);
     world.claim("n2").await.expect(201);
     // Before the step begins: it waits, and says for what.
-    world.until("n1", "imaging").await;
+    let boot = world.until_leased("n1", "boot_live").await;
     world.protect("n1", true).await;
-    world.engine().await;
+    world.agent.work(&boot).await.unwrap();
     let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).body;
     assert_eq!(why["waiting_for"], "its protection to be cleared");
     // After it began: its permit is refused.

@@ -161,7 +161,7 @@ async fn orders_name_exactly_what_they_are_for() {
     world.release("n1").await.expect(202);
     let remove = world.until_leased("n1", "slurm_remove").await;
     world.agent.work(&admit).await.unwrap();
-    assert_eq!(world.state("n2").await, "admitting");
+    assert_eq!(world.state("n2").await, "in_service");
     let list = world.agent.list_members(&remove).await.unwrap();
     let JobSpec::SlurmRemove { revision, .. } = &remove.spec else { panic!("{remove:?}") };
     assert!(list.revision > *revision);

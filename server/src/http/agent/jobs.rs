@@ -20,7 +20,7 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::LeasedRow;
 use crate::engine::outcomes::Applied;
-use crate::engine::{orders, outcomes, permits};
+use crate::engine::{self, orders, outcomes, permits};
 use crate::error::Error;
 use crate::http::extract::{Json, Path};
 
@@ -170,24 +170,59 @@ fn sentence(progress: &Progress) -> String {
     }
 }
 
+/// Ends a job, and gives its node its turn with it. What was done was done: where the turn goes wrong, the outcome counts alone, and the
+/// engine takes the turn again.
 pub(super) async fn outcome(
     State(app): State<App>,
     agent: Agent,
     Path(job): Path<JobId>,
     Told(report): Told<ReportOutcome>,
 ) -> Result<StatusCode, Error> {
-    let now = app.clock.now();
-    let mut tx = app.pool.begin().await?;
-    agent.fence(&mut tx, report.epoch, &app).await?;
-    let applied = outcomes::apply(&mut tx, (agent.id, &agent.name), job, &report, now).await?;
-    tx.commit().await?;
-    match applied {
-        Applied::Stale => Err(stale()),
-        Applied::Committed => {
-            app.wake_engine.notify_one();
-            Ok(StatusCode::NO_CONTENT)
+    match end(&app, &agent, job, &report, true).await? {
+        Ended::Well => {}
+        Ended::TurnWentWrong(error) => {
+            tracing::warn!(%job, error = ?error, "a node's turn went wrong after a job; the engine takes it again");
+            end(&app, &agent, job, &report, false).await?;
         }
     }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What became of an outcome and the turn after it.
+enum Ended {
+    Well,
+    /// Nothing is committed.
+    TurnWentWrong(Error),
+}
+
+async fn end(app: &App, agent: &Agent, job: JobId, report: &ReportOutcome, turn_at_once: bool) -> Result<Ended, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    agent.fence(&mut tx, report.epoch, app).await?;
+    let node = match outcomes::apply(&mut tx, (agent.id, &agent.name), job, report, now).await? {
+        Applied::Committed(node) => node,
+        Applied::Stale => {
+            tx.commit().await?;
+            return Err(stale());
+        }
+    };
+    if !turn_at_once {
+        db::lifecycle::make_due(&mut tx, node, now).await?;
+        tx.commit().await?;
+        app.wake_engine.notify_one();
+        return Ok(Ended::Well);
+    }
+    let taken = match engine::take_at_once(&mut tx, node, now).await {
+        Ok(taken) => taken,
+        Err(error @ Error::Unavailable(_)) => return Err(error),
+        Err(error) => {
+            tx.rollback().await?;
+            return Ok(Ended::TurnWentWrong(error));
+        }
+    };
+    tx.commit().await?;
+    taken.tell(app).await?;
+    Ok(Ended::Well)
 }
 
 pub(super) async fn redeem(
