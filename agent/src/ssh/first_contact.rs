@@ -10,6 +10,7 @@ use muster_core::values::Secret;
 use russh::client::{self, AuthResult, Handle};
 use russh::keys::ssh_key::{HashAlg, PrivateKey};
 use russh::keys::{PrivateKeyWithHashAlg, PublicKey};
+use tokio::time::Instant;
 
 use super::{Accepted, KEEPALIVE, Pin, Session, Shown, SshError};
 
@@ -50,6 +51,7 @@ async fn connect(contact: FirstContact<'_>) -> Result<Met, SshError> {
     let accepted = Accepted::Fingerprint(contact.fingerprint.map(str::to_owned));
     let pin = Pin { accepted, shown: Arc::clone(&shown) };
     let config = client::Config { keepalive_interval: Some(KEEPALIVE), nodelay: true, ..Default::default() };
+    let asked = Instant::now();
     let connected = client::connect(Arc::new(config), address, pin).await;
     let key = shown.get().cloned();
     let mut handle = match (connected, key.as_ref(), contact.fingerprint) {
@@ -63,7 +65,7 @@ async fn connect(contact: FirstContact<'_>) -> Result<Met, SshError> {
     let key = key.ok_or_else(|| SshError::Lost("the machine showed no host key".into()))?;
     let host_key = key.to_openssh().map_err(|error| SshError::Lost(format!("its host key: {error}")))?;
     match log_in(&mut handle, contact).await? {
-        answer if answer.success() => Ok(Met::Session { session: Session::over(handle), host_key }),
+        answer if answer.success() => Ok(Met::Session { session: Session::over(handle, asked), host_key }),
         _ => Err(SshError::AuthRefused(address)),
     }
 }

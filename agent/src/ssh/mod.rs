@@ -20,21 +20,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use muster_core::values::Digest;
 use muster_core::wire::agent::Login;
 use russh::client::{self, Handle};
 use russh::keys::PublicKeyOrCertificate;
 use russh::keys::ssh_key::{Certificate, PrivateKey, PublicKey};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use command::Command;
 
 /// With three unanswered keepalives allowed, a node that fell silent is noticed after 40 s.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVES_UNANSWERED: usize = 3;
-/// A machine that is up takes a TCP connection at once, however loaded it is. One that is still booting is asked anew, rather than by the kernel's own
-/// repetitions, of which the first comes after this and each further one after twice the time.
+/// A machine that is up takes a TCP connection at once, however loaded it is.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+/// One that is still booting is asked anew this often meanwhile: the kernel repeats what was not answered after a second, then after two, then four.
+pub(crate) const ASKED_EVERY: Duration = Duration::from_millis(200);
 
 /// What can go wrong between us and a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +79,8 @@ impl SshError {
 /// A connection to one node, logged in as root. Dropping it closes it.
 pub struct Session {
     handle: Handle<Pin>,
+    /// When the machine took the connection.
+    opened: Instant,
     /// The boot it is in, once it was asked: a connection does not outlive its boot.
     boot_id: OnceLock<String>,
     /// muster-node as it was found or put in place over it.
@@ -97,8 +102,13 @@ impl Session {
         Self::connect_watched(login, within, KEEPALIVE).await
     }
 
-    fn over(handle: Handle<Pin>) -> Self {
-        Self { handle, boot_id: OnceLock::new(), node: OnceLock::new() }
+    fn over(handle: Handle<Pin>, opened: Instant) -> Self {
+        Self { handle, opened, boot_id: OnceLock::new(), node: OnceLock::new() }
+    }
+
+    /// When the machine took the connection; what came after it until the session was there is the log-in.
+    pub fn opened(&self) -> Instant {
+        self.opened
     }
 
     /// Whether the other end still answers; no process is started there for it.
@@ -159,19 +169,30 @@ async fn connect(login: &Login, keepalive: Duration) -> Result<Session, SshError
     let config = Arc::new(config(&recorded, keepalive));
     let refused = |error: russh::Error| refusal(address, &recorded, shown.get(), &error);
     let stream = open(address).await?;
+    let opened = Instant::now();
     let mut handle = client::connect_stream(config, stream, pin).await.map_err(refused)?;
     let answer = handle.authenticate_openssh_cert("root", Arc::new(key), certificate).await;
     match answer {
-        Ok(answer) if answer.success() => Ok(Session::over(handle)),
+        Ok(answer) if answer.success() => Ok(Session::over(handle, opened)),
         Ok(_) => Err(SshError::AuthRefused(address)),
         Err(error) => Err(SshError::Lost(error.to_string())),
     }
 }
 
+/// Asks until somebody answers, yes or no; all that was asked without an answer is given up at the end.
 async fn open(address: SocketAddr) -> Result<TcpStream, SshError> {
     let unreachable = |why: String| SshError::Unreachable { address, why };
-    let opened = tokio::time::timeout(TAKEN_WITHIN, TcpStream::connect(address)).await;
-    let stream = match opened {
+    let asking = async {
+        let mut asked = FuturesUnordered::new();
+        let mut again = tokio::time::interval(ASKED_EVERY);
+        loop {
+            tokio::select! {
+                _time = again.tick() => asked.push(TcpStream::connect(address)),
+                Some(answer) = asked.next() => return answer,
+            }
+        }
+    };
+    let stream = match tokio::time::timeout(TAKEN_WITHIN, asking).await {
         Ok(Ok(stream)) => stream,
         // Nobody answers on the machine's own segment: for whoever waits for it the same as silence, which it comes and goes with.
         Ok(Err(error)) if error.kind() == ErrorKind::HostUnreachable => return Err(unreachable("no answer".into())),

@@ -4,16 +4,19 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// From the beginning of the last try that failed to the session that did not.
+/// A system that was away and is back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Noticed(pub Duration);
-
-const BEFORE: &str = "SSH answers; the try before began ";
-const AFTER: &str = " s earlier";
+pub struct Noticed {
+    /// From when it last did not take a connection to when it did.
+    pub late: Duration,
+    /// From then to the session.
+    pub log_in: Duration,
+}
 
 impl fmt::Display for Noticed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEFORE}{:.1}{AFTER}", self.0.as_secs_f64())
+        let (late, log_in) = (self.late.as_secs_f64(), self.log_in.as_secs_f64());
+        write!(f, "SSH answers; it did not {late:.2} s before; the log-in took {log_in:.2} s")
     }
 }
 
@@ -26,9 +29,14 @@ impl FromStr for Noticed {
     type Err = OtherLine;
 
     fn from_str(line: &str) -> Result<Self, OtherLine> {
-        let seconds = line.strip_prefix(BEFORE).and_then(|rest| rest.strip_suffix(AFTER)).ok_or(OtherLine)?;
-        let seconds: f64 = seconds.parse().map_err(|_| OtherLine)?;
-        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| OtherLine)
+        let told =
+            line.strip_prefix("SSH answers; it did not ").and_then(|rest| rest.strip_suffix(" s")).ok_or(OtherLine)?;
+        let (late, log_in) = told.split_once(" s before; the log-in took ").ok_or(OtherLine)?;
+        let seconds = |text: &str| {
+            let seconds: f64 = text.parse().map_err(|_| OtherLine)?;
+            Duration::try_from_secs_f64(seconds).map_err(|_| OtherLine)
+        };
+        Ok(Self { late: seconds(late)?, log_in: seconds(log_in)? })
     }
 }
 
@@ -38,10 +46,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let noticed = Noticed(Duration::from_millis(61_400));
-        assert_eq!(noticed.to_string(), "SSH answers; the try before began 61.4 s earlier");
+        let noticed = Noticed { late: Duration::from_millis(250), log_in: Duration::from_millis(61_400) };
+        assert_eq!(noticed.to_string(), "SSH answers; it did not 0.25 s before; the log-in took 61.40 s");
         assert_eq!(noticed.to_string().parse(), Ok(noticed));
-        for other in ["SSH answers", "SSH answers; the try before began -1 s earlier", ""] {
+        let negative = "SSH answers; it did not -1 s before; the log-in took 1 s";
+        for other in ["SSH answers", negative, "SSH answers; it did not 1 s before", ""] {
             assert_eq!(other.parse::<Noticed>(), Err(OtherLine), "{other}");
         }
     }

@@ -34,14 +34,16 @@ pub(super) enum HandOver {
     Gates,
     /// From the live image's report to the step's end: SSH, the identity.
     Reported,
-    /// From the last look at which a restarted system did not answer to the one at which it did: at most so long was it up unnoticed.
+    /// From when a restarted system last did not answer to when it did: at most so long was it up unnoticed.
     Noticed,
+    /// From its answer to the session: key exchange, certificate, the system's own log-in.
+    LoggedIn,
     /// From the last step's end to the operation's.
     Closed,
 }
 
 impl HandOver {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Asked,
         Self::Ended,
         Self::Ordered,
@@ -49,6 +51,7 @@ impl HandOver {
         Self::Gates,
         Self::Reported,
         Self::Noticed,
+        Self::LoggedIn,
         Self::Closed,
     ];
 
@@ -61,6 +64,7 @@ impl HandOver {
             Self::Gates => "gates",
             Self::Reported => "reported",
             Self::Noticed => "noticed",
+            Self::LoggedIn => "log-in",
             Self::Closed => "closed",
         }
     }
@@ -176,8 +180,10 @@ impl Recorded {
             add(HandOver::Reported, ms(reported, ended));
         }
         let said = self.log.iter().filter(|line| line.job == step.job);
-        if let Some(Noticed(late)) = said.filter_map(|line| line.text.parse().ok()).next_back() {
-            add(HandOver::Noticed, i64::try_from(late.as_millis()).unwrap_or(i64::MAX));
+        if let Some(Noticed { late, log_in }) = said.filter_map(|line| line.text.parse().ok()).next_back() {
+            for (kind, took) in [(HandOver::Noticed, late), (HandOver::LoggedIn, log_in)] {
+                add(kind, i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
+            }
         }
         if matches!(step.step.as_str(), "inventory" | "recheck") {
             share.looks += ms(began, ended);
@@ -260,6 +266,7 @@ mod tests {
             (HandOver::Gates, 6001),
             (HandOver::Reported, 828),
             (HandOver::Noticed, 0),
+            (HandOver::LoggedIn, 0),
             (HandOver::Closed, 5),
         ];
         assert_eq!(counted, expected);
@@ -280,9 +287,12 @@ mod tests {
         let mut run = recorded();
         let claim = run.operations.iter().find(|operation| operation.kind == "claim").unwrap();
         let reboot = claim.steps.iter().find(|step| step.step == "reboot").unwrap();
-        let text = Noticed(std::time::Duration::from_millis(1400)).to_string();
+        let ms = std::time::Duration::from_millis;
+        let text = Noticed { late: ms(400), log_in: ms(1400) }.to_string();
         let at = reboot.finished_at.unwrap();
         run.log.push(OperationLogLine { id: 1, job: reboot.job, step: "reboot".into(), attempt: 1, at, text });
-        assert_eq!(share(&run.shares(), "n1", "claim").of(HandOver::Noticed), 1400);
+        let shares = run.shares();
+        let claim = share(&shares, "n1", "claim");
+        assert_eq!((claim.of(HandOver::Noticed), claim.of(HandOver::LoggedIn)), (400, 1400));
     }
 }

@@ -7,7 +7,7 @@ use muster_core::wire::node::Failure;
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;
 
-use crate::ssh::{Session, SshError};
+use crate::ssh::{ASKED_EVERY, Session, SshError};
 use crate::work::context::{JobContext, failed, fatal};
 
 /// One try; a machine that is up answers within a second, a loaded one within a few.
@@ -36,7 +36,7 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
         let asked = Instant::now();
         let error = match Session::connect(login, TRY).await {
             Ok(session) => {
-                noticed(context, before);
+                noticed(context, before, session.opened());
                 context.voice.moving();
                 return Ok(session);
             }
@@ -47,7 +47,7 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
             return Err(error.into());
         }
         context.voice.waiting_for(format!("waiting for SSH on {} ({error})", context.job.node_name));
-        before = Some(asked);
+        before = Some(away_at(&error, asked));
         tokio::time::sleep(pause_after(&error)).await;
     }
 }
@@ -76,10 +76,19 @@ pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
     context.agent.sessions.keep(context.job.node, context.job.epoch, login, session);
 }
 
-/// Logs how long a system that now answers may have been up before: since the last try that failed.
-pub(super) fn noticed(context: &JobContext, before: Option<Instant>) {
+/// When the machine is known not to have answered, of a try that began then and failed now: one that took no connection was asked to the end.
+pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
+    match error {
+        SshError::Unreachable { .. } => asked.max(Instant::now() - ASKED_EVERY),
+        _ => asked,
+    }
+}
+
+/// Logs how long a system that now answers may have done so before, and what the log-in took.
+pub(super) fn noticed(context: &JobContext, before: Option<Instant>, opened: Instant) {
     if let Some(before) = before {
-        context.voice.log(Noticed(before.elapsed()).to_string());
+        let noticed = Noticed { late: opened.duration_since(before), log_in: opened.elapsed() };
+        context.voice.log(noticed.to_string());
     }
 }
 

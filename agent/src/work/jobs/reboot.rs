@@ -9,7 +9,7 @@ use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
 use super::power::{self, By};
-use super::reach::{OtherKey, TRY, keep, noticed, pause_after, reach};
+use super::reach::{OtherKey, TRY, away_at, keep, noticed, pause_after, reach};
 use crate::bmc::BootOnce;
 use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
@@ -85,7 +85,7 @@ async fn other_boot(
         let asked = Instant::now();
         match look(login).await {
             Ok((session, now)) if now != before => {
-                noticed(context, before_this);
+                noticed(context, before_this, session.opened());
                 context.voice.moving();
                 keep(context, login, session);
                 return Ok(now);
@@ -97,10 +97,13 @@ async fn other_boot(
                     let _broken_connection_is_usual = session.exec(Command::Reboot, Bytes::new()).await;
                 }
                 still = Some(session);
+                before_this = Some(asked);
             }
-            Err(error) => tokio::time::sleep(pause_after(&error)).await,
+            Err(error) => {
+                before_this = Some(away_at(&error, asked));
+                tokio::time::sleep(pause_after(&error)).await;
+            }
         }
-        before_this = Some(asked);
     }
 }
 
