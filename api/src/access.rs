@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 44] = [
+pub const VERBS: [(&str, &str); 46] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.accept", "ou"),
@@ -93,6 +93,8 @@ pub const VERBS: [(&str, &str); 44] = [
     ("cluster.write", ""),
     ("pool.write", "ou"),
     ("role_binding.write", ""),
+    ("webhook.read", "ouv"),
+    ("webhook.write", ""),
 ];
 
 /// Whether a role has a verb.

@@ -17,7 +17,7 @@ pub trait Kind: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debu
 }
 
 /// Every kind that has a collection of its own, with the collection; the CLI and a test walk it.
-pub const COLLECTIONS: [(&str, &str); 13] = [
+pub const COLLECTIONS: [(&str, &str); 14] = [
     ("site", "sites"),
     ("rack", "racks"),
     ("subnet", "subnets"),
@@ -29,6 +29,7 @@ pub const COLLECTIONS: [(&str, &str); 13] = [
     ("cluster", "clusters"),
     ("pool", "pools"),
     ("role_binding", "role_bindings"),
+    ("webhook", "webhooks"),
     ("node", "nodes"),
     ("claim", "claims"),
 ];

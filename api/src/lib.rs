@@ -27,3 +27,4 @@ pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks
 pub mod suites; // Ordered gates
 pub mod tokens; // Tokens of machines
+pub mod webhooks; // Events told to somebody else's server

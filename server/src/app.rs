@@ -18,6 +18,8 @@ pub struct App {
     pub blobs: Arc<std::path::PathBuf>,
     /// Where the newest seals of the history are written down, outside of the database.
     pub anchors: Arc<std::path::PathBuf>,
+    /// The way to receivers of webhooks.
+    pub outbound: Arc<crate::outbound::Outbound>,
     /// Who vouches for people, where a provider is named.
     pub oidc: Option<Arc<crate::auth::oidc::Provider>>,
     /// Wakes the engine of this replica; the poll is the truth.

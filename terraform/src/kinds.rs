@@ -50,8 +50,8 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
     Kind { word, collection, schema, fixed: Fixed::Name, wait: None, patience: MINUTE }
 }
 
-/// Every kind. Webhooks are not part of the API yet.
-pub(crate) const KINDS: [Kind; 14] = [
+/// Every kind.
+pub(crate) const KINDS: [Kind; 15] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
@@ -63,6 +63,7 @@ pub(crate) const KINDS: [Kind; 14] = [
     declared("cluster", "clusters", "Cluster"),
     declared("pool", "pools", "Pool"),
     declared("role_binding", "role_bindings", "RoleBinding"),
+    declared("webhook", "webhooks", "Webhook"),
     Kind {
         wait: Some(Wait { state: "/status/state", goal: NOTHING, stuck: STUCK }),
         patience: HOUR,
@@ -128,7 +129,7 @@ impl Kind {
 
     /// Whether its spec takes a secret, which is never answered.
     pub(crate) fn takes_secret(&self) -> bool {
-        self.word == "credential"
+        matches!(self.word, "credential" | "webhook")
     }
 }
 

@@ -21,6 +21,7 @@ const pages = [
   ["operations", "/operations", "Operations"],
   ["events", "/events", "Events"],
   ["agents", "/agents", "Agents"],
+  ["webhooks", "/webhooks", "Webhooks"],
   ...(node ? [["node", `/nodes/${node}`, node]] : []),
 ];
 

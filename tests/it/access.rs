@@ -21,7 +21,7 @@ enum Reach {
 
 /// What every operation of the API is open to, said here once more: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An
 /// operation that is not here fails the test.
-const EXPECTED: [(&str, Reach, &[&str]); 14] = [
+const EXPECTED: [(&str, Reach, &[&str]); 16] = [
     // A plan writes nothing.
     ("vuoa", Reach::Any, &["make_plan"]),
     (
@@ -147,6 +147,12 @@ const EXPECTED: [(&str, Reach, &[&str]); 14] = [
         ],
     ),
     ("a", Reach::Fleet, &["put_credential", "patch_credential", "delete_credential"]),
+    ("vuoa", Reach::Fleet, &["list_webhooks", "get_webhook", "list_webhook_deliveries"]),
+    (
+        "a",
+        Reach::Fleet,
+        &["put_webhook", "patch_webhook", "delete_webhook", "test_webhook", "redeliver_event", "resume_webhook"],
+    ),
     ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
     ("a", Reach::Fleet, &["confirm_caution", "get_audit_head"]),
     ("oa", Reach::Any, &["list_tokens", "create_token", "revoke_token"]),

@@ -136,7 +136,32 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     planted.assert_absent("the page of a wrong password", wrong.text.as_bytes());
     admin.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.expect(201);
     muster_server::engine::run_until_idle(app).await.unwrap();
+    plant_webhook(admin, planted).await;
     tasks::seals::round(app, 0).await.unwrap();
+    // Told, refused by the other side, and asked for: all of it is logged.
+    tasks::webhooks::round(app).await.unwrap();
+    let log = admin.get("/v1/webhooks/ops/deliveries").await.expect(200);
+    assert!(log.body["items"].as_array().is_some_and(|tried| tried.len() > 1), "{}", log.text);
+}
+
+/// A webhook whose receiver answers with the very secret it was told by, and refuses.
+async fn plant_webhook(admin: &crate::support::server::Caller, planted: &mut Planted) {
+    const ANSWER: &str = "canary-answer-of-a-receiver";
+    let key = b"canary-webhook-signing-key-32-b.";
+    let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(key));
+    let receiver = axum::Router::new().fallback(async || (axum::http::StatusCode::INTERNAL_SERVER_ERROR, ANSWER));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, receiver).await });
+    let body = json!({ "spec": { "url": url, "topics": ["*"], "secret": secret } });
+    admin.put("/v1/webhooks/ops", &body).await.expect(201);
+    let wrong = json!({ "spec": { "url": url, "topics": ["*"], "secret": format!("{secret}x") } });
+    let refused = admin.put("/v1/webhooks/ops", &wrong).await.expect(422);
+    admin.post("/v1/webhooks/ops/actions/test", &json!({})).await.expect(201);
+    planted.add("what a receiver wrote", ANSWER);
+    planted.add("a webhook's key", key);
+    planted.add("a webhook's secret", secret);
+    planted.assert_absent("a refusal", refused.text.as_bytes());
 }
 
 /// Every path that is read without a body, with objects that exist.
@@ -156,6 +181,7 @@ fn readable() -> Vec<String> {
                 "clusters" => "slurm",
                 "pools" => "gpu",
                 "hardware_profiles" => "virtual",
+                "webhooks" => "ops",
                 _ => "lab",
             };
             let path = path.replace("{node}", "n1").replace("{name}", name).replace("{site}", "lab");
@@ -163,8 +189,19 @@ fn readable() -> Vec<String> {
                 .push(path.replace("{claim}", "x").replace("{id}", "x").replace("/components", "/components?serial=x"));
         }
     }
-    let pages =
-        ["/", "/nodes", "/nodes/n1", "/nodes/n1/console", "/operations", "/racks", "/claims", "/events", "/agents"];
+    let pages = [
+        "/",
+        "/nodes",
+        "/nodes/n1",
+        "/nodes/n1/console",
+        "/operations",
+        "/racks",
+        "/claims",
+        "/events",
+        "/agents",
+        "/webhooks",
+        "/webhooks?name=ops",
+    ];
     paths.extend(pages.map(ToOwned::to_owned));
     paths.extend(
         ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/metrics", "/openapi.json"].map(ToOwned::to_owned),

@@ -84,6 +84,11 @@ fn role_binding() -> Value {
     json!({ "spec": { "subject": "group:infra", "role": "operator" } })
 }
 
+fn webhook() -> Value {
+    json!({ "spec": { "url": "https://hooks.example.org/", "topics": ["*"],
+                      "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" } })
+}
+
 /// The writes of declared kinds. All of the objects are in use but the one that nothing can refer to.
 fn declared_writes() -> Vec<Write> {
     let mut writes = Vec::new();
@@ -119,6 +124,14 @@ fn declared_writes() -> Vec<Write> {
         writes.push(write(patch, path, json!({ "labels": { "a": "b" } }), 200));
         writes.push(write(delete, path, Value::Null, 409));
     }
+    let path = "/v1/webhooks/ops";
+    writes.push(write("put_webhook", path, changed(webhook()), 200));
+    writes.push(write("patch_webhook", path, json!({ "labels": { "a": "b" } }), 200));
+    writes.push(write("delete_webhook", path, Value::Null, 204));
+    writes.push(write("test_webhook", "/v1/webhooks/ops/actions/test", json!({}), 201));
+    writes.push(write("resume_webhook", "/v1/webhooks/ops/actions/resume", json!({}), 200));
+    let redeliver = json!({ "delivery": Uuid::nil() });
+    writes.push(write("redeliver_event", "/v1/webhooks/ops/actions/redeliver", redeliver, 422));
     let path = "/v1/role_bindings/infra";
     writes.push(write("put_role_binding", path, changed(role_binding()), 200));
     writes.push(write("patch_role_binding", path, json!({ "labels": { "a": "b" } }), 200));
@@ -131,6 +144,7 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     fleet::declare_pool(admin).await;
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "key" } });
     admin.put("/v1/credentials/root", &credential).await.expect(201);
+    admin.put("/v1/webhooks/ops", &webhook()).await.expect(201);
     admin.put("/v1/role_bindings/infra", &role_binding()).await.expect(201);
     fleet::available(server, admin, 3).await;
     for number in 2..=3 {

@@ -32,3 +32,4 @@ mod strangers; // The documented contract, held against by a program that knows 
 mod support; // What every test stands on
 mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house
+mod webhooks; // Events told to somebody else's server

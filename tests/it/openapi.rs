@@ -59,6 +59,7 @@ async fn every_example_is_accepted() {
         ("suites", "smoke"),
         ("clusters", "slurm"),
         ("pools", "gpu"),
+        ("webhooks", "ops"),
     ] {
         let body = example(&format!("/v1/{collection}/{{name}}"), "put");
         admin.put(&format!("/v1/{collection}/{name}"), &body).await.expect(201);

@@ -3,6 +3,7 @@
 mod calls;
 mod error;
 mod objects;
+mod webhooks;
 
 use std::time::Duration;
 

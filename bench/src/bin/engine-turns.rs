@@ -10,6 +10,8 @@ use muster_core::clock::Clock;
 use muster_server::app::App;
 use muster_server::engine;
 use muster_server::keys::{Create, Keys, MasterKey};
+use muster_server::outbound::policy::Policy;
+use muster_server::outbound::{DEADLINE, Names, Outbound};
 use sqlx::postgres::PgPoolOptions;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -29,6 +31,7 @@ async fn main() -> anyhow::Result<()> {
         oidc: None,
         blobs: Arc::new("/nonexistent".into()),
         anchors: Arc::new("/nonexistent".into()),
+        outbound: Arc::new(Outbound::new(Policy::default(), Names::System, DEADLINE)),
         wake_engine: Arc::new(Notify::new()),
         wake_agents: Arc::new(Notify::new()),
         wake_sites: Arc::new(Notify::new()),

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use ipnet::IpNet;
 use muster_core::clock::Clock;
 use muster_server::app::App;
 use muster_server::keys::{Create, Keys, MasterKey};
+use muster_server::outbound::policy::Policy;
+use muster_server::outbound::{DEADLINE, Names, Outbound};
 use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -41,6 +44,10 @@ pub(crate) struct Serve {
     /// the data directory where none is named.
     #[arg(long, env = "MUSTER_AUDIT_ANCHORS")]
     pub audit_anchors: Option<PathBuf>,
+    /// A network that webhooks may lead into, such as 10.20.0.0/16, and by plain http as well. Without it they lead only to addresses that anybody on
+    /// the Internet can reach, and only by https. May be repeated.
+    #[arg(long, env = "MUSTER_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "NETWORK")]
+    pub webhook_allow: Vec<IpNet>,
     #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
@@ -79,6 +86,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         pool,
         clock,
         keys: Arc::new(keys),
+        outbound: Arc::new(Outbound::new(Policy { allowed: args.webhook_allow.clone() }, Names::System, DEADLINE)),
         anchors: Arc::new(args.audit_anchors.clone().unwrap_or_else(|| args.data_dir.join("audit-anchors"))),
         oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),

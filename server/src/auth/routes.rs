@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 61] = [
+const ROUTES: [(char, &str, &str, Where); 68] = [
     ('R', "/v1/approvals", "fleet.read", Everywhere),
     ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),
@@ -63,6 +63,12 @@ const ROUTES: [(char, &str, &str, Where); 61] = [
     ('W', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens/{token}", "token.create", Somewhere),
     ('R', "/v1/audit", "audit.read", Everywhere),
+    ('R', "/v1/webhooks", "webhook.read", Everywhere),
+    ('R', "/v1/webhooks/{name}", "webhook.read", Everywhere),
+    ('R', "/v1/webhooks/{name}/deliveries", "webhook.read", Everywhere),
+    ('W', "/v1/webhooks/{name}/actions/redeliver", "webhook.write", Everywhere),
+    ('W', "/v1/webhooks/{name}/actions/resume", "webhook.write", Everywhere),
+    ('W', "/v1/webhooks/{name}/actions/test", "webhook.write", Everywhere),
     // It writes nothing; each object in it is looked at as if it were written.
     ('W', "/v1/plan", "fleet.read", Somewhere),
     // Pages.
@@ -80,6 +86,7 @@ const ROUTES: [(char, &str, &str, Where); 61] = [
     ('R', "/claims", "fleet.read", Everywhere),
     ('R', "/events", "fleet.read", Everywhere),
     ('R', "/agents", "fleet.read", Everywhere),
+    ('R', "/webhooks", "webhook.read", Everywhere),
     ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
     ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
@@ -88,7 +95,7 @@ const ROUTES: [(char, &str, &str, Where); 61] = [
 
 /// The kinds that are declared: collection, kind, and whether they lie somewhere. The others are everybody's who may read anything, and written
 /// by those who may everywhere.
-const DECLARED: [(&str, &str, bool); 11] = [
+const DECLARED: [(&str, &str, bool); 12] = [
     ("sites", "site", true),
     ("racks", "rack", true),
     ("subnets", "subnet", true),
@@ -100,6 +107,7 @@ const DECLARED: [(&str, &str, bool); 11] = [
     ("suites", "suite", false),
     ("credentials", "credential", false),
     ("role_bindings", "role_binding", false),
+    ("webhooks", "webhook", false),
 ];
 
 /// What a request to a route needs; nothing for a route that nobody thought of.

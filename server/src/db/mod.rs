@@ -29,6 +29,7 @@ pub mod seals; // What makes the history provable
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions
+pub mod webhooks; // How far each webhook is, and what was tried
 
 /// Whether the database answers.
 ///

@@ -161,3 +161,18 @@ pub async fn count_after(conn: &mut PgConnection, after: i64) -> Result<(i64, Op
     .await?;
     Ok((row.count, row.first.map(|at| at.to_jiff())))
 }
+
+/// Whether between two events, both included, there is one of another kind.
+///
+/// # Errors
+/// When the database fails.
+pub async fn holds_others(conn: &mut PgConnection, first: i64, last: i64, kind: &str) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM events WHERE seq BETWEEN $1 AND $2 AND kind <> $3) AS "others!""#,
+        first,
+        last,
+        kind,
+    )
+    .fetch_one(conn)
+    .await?)
+}

@@ -27,6 +27,7 @@ pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod tokens; // Tokens of machines
 pub mod waiting; // Long polls
+pub mod webhooks; // What webhooks were sent
 pub mod writing; // One transaction per request, once per key
 
 use std::any::Any;
@@ -98,6 +99,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(caution::router())
         .merge(plan::router())
         .merge(tokens::router())
+        .merge(webhooks::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))
         .layer(middleware::from_fn(limit_time));

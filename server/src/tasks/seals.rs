@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_core::audit::{BEGINNING, Seal};
+use sqlx::PgConnection;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::audit::Anchor;
 use crate::db;
+use crate::db::events::NewEvent;
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_secs(5);
@@ -19,6 +21,8 @@ const EVERY: Duration = Duration::from_secs(5);
 const BATCH: i64 = 2000;
 /// Seals of one round: what a fleet at work writes in half a minute on one core. The rest waits for the next.
 const SEALS: usize = 50;
+/// The event that takes a seal out of the database.
+const SEALED: &str = "audit.sealed";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
     let mut anchored = 0;
@@ -81,9 +85,34 @@ pub async fn seal(app: &App) -> Result<bool, Error> {
     if !events.is_empty() {
         let seal = Seal { number, previous, sealed_at: microseconds(app.clock.now())?, events };
         db::seals::insert(&mut tx, &seal).await?;
+        announce(app, &mut tx, &seal).await?;
     }
     tx.commit().await?;
     Ok(full)
+}
+
+/// Tells webhooks of a seal, where one wants to hear of it: what is told has left the database. A seal over nothing but such events is told to nobody,
+/// or there would be no end of them.
+async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(), Error> {
+    let (Some((first, _)), Some((last, _))) = (seal.events.first(), seal.events.last()) else { return Ok(()) };
+    let topics = [SEALED, "audit.*", "*"].map(str::to_owned);
+    if !db::webhooks::wanted(conn, &topics).await? || !db::seals::holds_others(conn, *first, *last, SEALED).await? {
+        return Ok(());
+    }
+    let at = app.clock.now();
+    let anchor = Anchor { number: seal.number, last_seq: *last, hash: hex::encode(seal.hash()), at };
+    let event = NewEvent {
+        at,
+        actor: "muster".into(),
+        kind: SEALED,
+        node: None,
+        object: None,
+        operation: None,
+        request_id: None,
+        summary: format!("the history is sealed up to event {last}"),
+        detail: serde_json::to_value(&anchor).map_err(Error::internal)?,
+    };
+    db::events::insert(conn, event).await
 }
 
 /// The time as Postgres keeps it.

@@ -52,13 +52,13 @@ pub(super) fn state(text: &str) -> Chip {
 /// How an operation, a job or a gate stands.
 pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
-        "succeeded" | "pass" | "bound" | "connected" => (text, "ok", DISC),
+        "succeeded" | "pass" | "bound" | "connected" | "active" | "delivered" => (text, "ok", DISC),
         "failed" | "fail" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
         "running" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
-        "error" | "unknown" | "late" => (text, "warn", DIAMOND),
-        "away" => (text, "bad", OCTAGON),
+        "error" | "unknown" | "late" | "failing" => (text, "warn", DIAMOND),
+        "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),
     };
     Chip { word: word.to_owned(), tone, shape, letter: "" }

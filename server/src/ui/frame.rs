@@ -65,11 +65,12 @@ pub(super) enum Section {
     Operations,
     Events,
     Agents,
+    Webhooks,
     /// Sign-in and errors.
     None,
 }
 
-const SECTIONS: [(Section, &str, &str); 7] = [
+const SECTIONS: [(Section, &str, &str); 8] = [
     (Section::Fleet, "/", "Fleet"),
     (Section::Nodes, "/nodes", "Nodes"),
     (Section::Racks, "/racks", "Racks"),
@@ -77,6 +78,7 @@ const SECTIONS: [(Section, &str, &str); 7] = [
     (Section::Operations, "/operations", "Operations"),
     (Section::Events, "/events", "Events"),
     (Section::Agents, "/agents", "Agents"),
+    (Section::Webhooks, "/webhooks", "Webhooks"),
 ];
 
 /// A link of the navigation.

@@ -18,6 +18,7 @@ mod operations; // What was asked for
 pub mod problems; // Errors as pages that say what to do
 mod racks; // Elevations and power
 mod sign_in; // Sessions
+mod webhooks; // Who is told what happens
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -44,6 +45,7 @@ pub fn router(app: App) -> Router {
         .route("/claims", get(claims::list_claims))
         .route("/events", get(events::list_events))
         .route("/agents", get(agents::list_agents))
+        .route("/webhooks", get(webhooks::list_webhooks))
         .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))

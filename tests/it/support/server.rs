@@ -1,6 +1,8 @@
 //! The real router over a database of the test's own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,6 +14,8 @@ use muster_server::auth::oidc::Provider;
 use muster_server::auth::tokens;
 use muster_server::db;
 use muster_server::keys::{Keys, MasterKey};
+use muster_server::outbound::policy::Policy;
+use muster_server::outbound::{Names, Outbound};
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -89,6 +93,7 @@ impl Server {
             oidc,
             blobs: Arc::new(blobs.path().to_path_buf()),
             anchors: Arc::new(blobs.path().join("audit-anchors")),
+            outbound: Arc::new(outbound()),
             wake_engine: Arc::new(Notify::new()),
             wake_agents: Arc::new(Notify::new()),
             wake_sites: Arc::new(Notify::new()),
@@ -141,6 +146,12 @@ impl Server {
     pub(crate) fn with(&self, token: Option<String>) -> Caller {
         Caller { router: self.router.clone(), token, headers: HeaderMap::new() }
     }
+}
+
+/// Receivers of tests are on the loopback, so that is allowed; and nothing else.
+fn outbound() -> Outbound {
+    let policy = Policy { allowed: vec!["127.0.0.1/32".parse().unwrap()] };
+    Outbound::new(policy, Names::Fixed(HashMap::new()), Duration::from_secs(10))
 }
 
 impl Caller {

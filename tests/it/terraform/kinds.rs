@@ -6,6 +6,8 @@ use crate::support::server::Server;
 use super::Terraform;
 
 const SECRET: &str = "canary-2b91";
+/// Of the webhook, in its form.
+const SIGNING: &str = "whsec_Y2FuYXJ5IG9mIGEgd2ViaG9vaywgMzIgYnl0ZXM=";
 
 /// One of each, as a person writes it; the words in capitals are put in by [`fleet`].
 const FLEET: &str = r#"
@@ -92,6 +94,12 @@ resource "muster_role_binding" "infra" {
   name = "infra"
   spec = { subject = "group:infra", role = "operator", scope = { site = muster_site.lab.name } }
 }
+resource "muster_webhook" "ops" {
+  name           = "ops"
+  spec           = { url = "https://hooks.example.org/muster", topics = ["node.*"], site = muster_site.lab.name }
+  secret         = "SIGNING"
+  secret_version = "one"
+}
 resource "muster_token" "ci" {
   name        = "ci"
   spec        = { role = "viewer", scope = { site = muster_site.lab.name }, expires_in_s = 86400, releases_per_hour = 5 }
@@ -103,13 +111,17 @@ output "address" {
 "#;
 
 fn fleet() -> String {
-    let words =
-        [("SECRET", SECRET.to_owned()), ("IMAGE_DIGEST", fleet::digest("image")), ("RAW_DIGEST", fleet::digest("raw"))];
+    let words = [
+        ("SECRET", SECRET.to_owned()),
+        ("SIGNING", SIGNING.to_owned()),
+        ("IMAGE_DIGEST", fleet::digest("image")),
+        ("RAW_DIGEST", fleet::digest("raw")),
+    ];
     words.into_iter().fold(FLEET.to_owned(), |text, (word, value)| text.replace(word, &value))
 }
 
 /// What is declared after [`changed`]: the kind, the name of its resource, and of the object.
-const DECLARED: [(&str, &str, &str); 13] = [
+const DECLARED: [(&str, &str, &str); 14] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
     ("subnet", "prov", "prov"),
@@ -122,6 +134,7 @@ const DECLARED: [(&str, &str, &str); 13] = [
     ("pool", "gpu", "gpu"),
     ("node", "n1", "n1"),
     ("role_binding", "infra", "infra"),
+    ("webhook", "ops", "ops"),
     ("token", "ci", "ci-2"),
 ];
 
@@ -141,6 +154,7 @@ fn changed() -> String {
         ("cluster = muster_cluster.slurm.name\n", "cluster = muster_cluster.slurm.name, undo_window_s = 60\n"),
         ("gpu = \"h200\"", "gpu = \"h100\""),
         ("role = \"operator\", scope", "role = \"automation\", scope"),
+        ("topics = [\"node.*\"]", "topics = [\"node.*\", \"claim.*\"]"),
         ("name        = \"ci\"", "name        = \"ci-2\""),
     ] {
         assert_eq!(text.matches(from).count(), 1, "{from}");
@@ -170,14 +184,14 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let terraform = Terraform::start(&server).await;
     terraform.write(&fleet());
     let logged = terraform.run_logged(&["apply", "-auto-approve"]).await.expect(0);
-    let mut printed = logged.says("13 added, 0 changed, 0 destroyed").text;
+    let mut printed = logged.says("14 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     let hash = admin.get("/v1/credentials/bmc").await.expect(200).body["status"]["secret_hash"].clone();
 
     terraform.write(&changed());
     // Another name is another token.
-    printed += &terraform.apply().await.expect(0).says("1 added, 12 changed, 1 destroyed").text;
+    printed += &terraform.apply().await.expect(0).says("1 added, 13 changed, 1 destroyed").text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
     assert_ne!(admin.get("/v1/credentials/bmc").await.body["status"]["secret_hash"], hash, "the other secret was sent");
@@ -190,7 +204,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let blocks =
         DECLARED.map(|(kind, name, id)| format!("import {{\n  to = muster_{kind}.{name}\n  id = \"{id}\"\n}}\n"));
     imported.write(&format!("{}{}{}", changed(), blocks.concat(), sources()));
-    printed += &imported.apply().await.expect(0).says("13 imported, 0 added, 0 changed, 0 destroyed").text;
+    printed += &imported.apply().await.expect(0).says("14 imported, 0 added, 0 changed, 0 destroyed").text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
     let read: serde_json::Value = serde_json::from_str(&read[read.find('{').unwrap()..]).unwrap();
@@ -208,17 +222,17 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     bearer.get("/v1/racks").await.expect(403);
     let own = terraform.token().to_owned();
     for text in [printed, terraform.state(), imported.state()] {
-        let secrets = [SECRET, &token, &own];
+        let secrets = [SECRET, SIGNING, &token, &own];
         assert!(!text.is_empty() && !secrets.iter().any(|secret| text.contains(secret)), "a secret: {text}");
     }
 
-    terraform.destroy().await.expect(0).says("13 destroyed");
+    terraform.destroy().await.expect(0).says("14 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
         let left = admin.get(&format!("/v1/{collection}")).await.expect(200).body["items"].clone();
         assert_eq!(left, serde_json::json!([]), "{collection}");
     }
     server.with(Some(token)).get("/v1/racks").await.expect(401);
-    imported.plan().await.expect(2).says("13 to add, 0 to change, 0 to destroy");
+    imported.plan().await.expect(2).says("14 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! what differs (references, rules, secrets, status) is said by the kind in `http/kinds/`.
 
 pub(in crate::http) mod describe;
-mod read;
+pub(in crate::http) mod read;
 pub(in crate::http) mod write;
 
 use std::collections::BTreeMap;
@@ -62,6 +62,15 @@ pub trait Declared: Kind {
     /// The part of the spec that is stored sealed and never answered: the member `secret`.
     fn secret(&self) -> Option<&Secret> {
         None
+    }
+
+    /// What else is written with it, after its secret and before its event.
+    fn written(
+        _app: &App,
+        _conn: &mut PgConnection,
+        _row: &ObjectRow,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        ready(Ok(()))
     }
 
     /// What the server observed or chose.

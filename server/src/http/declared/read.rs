@@ -62,7 +62,11 @@ pub(super) fn missing<K: Declared>(name: &str) -> Error {
 }
 
 /// An object with its ETag.
-pub(super) async fn answer<K: Declared>(app: &App, conn: &mut PgConnection, row: ObjectRow) -> Result<Answer, Error> {
+pub(in crate::http) async fn answer<K: Declared>(
+    app: &App,
+    conn: &mut PgConnection,
+    row: ObjectRow,
+) -> Result<Answer, Error> {
     let object = object::<K>(app, conn, row).await?;
     Ok(Answer::ok(&object)?.etag(object.generation))
 }

@@ -124,6 +124,7 @@ pub(in crate::http) async fn write<K: Declared>(
         let sealed = app.keys.master.seal(&secret_place(row.id), secret.reveal().as_bytes());
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
+    K::written(app, conn, &row).await?;
     record(conn, app, actor, told, &row).await?;
     let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
     Ok(answer::<K>(app, conn, row).await?.status(status).location(location))

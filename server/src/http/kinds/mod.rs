@@ -11,6 +11,7 @@ mod sites;
 mod stacks;
 mod subnets;
 mod suites;
+mod webhooks;
 
 pub use self::subnets::is_host;
 
@@ -20,6 +21,7 @@ use muster_api::pools::PoolSpec;
 use muster_api::racks::RackSpec;
 use muster_api::sites::SiteSpec;
 use muster_api::subnets::SubnetSpec;
+use muster_api::webhooks::WebhookSpec;
 use muster_core::clusters::ClusterSpec;
 use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
@@ -44,4 +46,5 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<ClusterSpec>())
         .merge(routes::<PoolSpec>())
         .merge(routes::<RoleBindingSpec>())
+        .merge(routes::<WebhookSpec>())
 }

@@ -17,6 +17,7 @@ use muster_api::problem::{self, Problem};
 use muster_api::racks::RackSpec;
 use muster_api::sites::SiteSpec;
 use muster_api::subnets::SubnetSpec;
+use muster_api::webhooks::WebhookSpec;
 use muster_core::clusters::ClusterSpec;
 use muster_core::effects::Effect;
 use muster_core::gates::Suite;
@@ -129,6 +130,7 @@ async fn plan_kind(
         Suite::KIND => plan_declared::<Suite>(app, conn, actor, object).await,
         ClusterSpec::KIND => plan_declared::<ClusterSpec>(app, conn, actor, object).await,
         PoolSpec::KIND => plan_declared::<PoolSpec>(app, conn, actor, object).await,
+        WebhookSpec::KIND => plan_declared::<WebhookSpec>(app, conn, actor, object).await,
         RoleBindingSpec::KIND => plan_declared::<RoleBindingSpec>(app, conn, actor, object).await,
         NodeSpec::KIND => plan_node(app, conn, actor, object).await,
         ClaimSpec::KIND => plan_claim(app, conn, actor, object).await,

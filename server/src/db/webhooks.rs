@@ -1,0 +1,408 @@
+//! Webhooks: how far each is, who sends to it, and what was tried. What is written while sending is held to the sender's lease.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::events::EventRow;
+use crate::error::Error;
+
+/// How a webhook stands.
+#[derive(Clone, Debug)]
+pub struct StateRow {
+    pub seq: i64,
+    pub attempts: i32,
+    pub failing_since: Option<jiff_sqlx::Timestamp>,
+    pub due_at: jiff_sqlx::Timestamp,
+    pub last_error: Option<String>,
+    pub stopped_because: Option<String>,
+}
+
+/// A webhook that this sender holds.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub webhook: ObjectId,
+    pub lease: Uuid,
+    pub name: String,
+    pub spec: Value,
+    pub generation: i64,
+    pub state: StateRow,
+}
+
+/// One attempt, or one that was asked for.
+#[derive(Clone, Debug)]
+pub struct DeliveryRow {
+    pub id: Uuid,
+    pub seq: Option<i64>,
+    pub event_id: EventId,
+    pub kind: String,
+    pub reason: String,
+    pub state: String,
+    pub attempt: i32,
+    pub at: Timestamp,
+    pub status: Option<i32>,
+    pub error: Option<String>,
+    pub duration_ms: Option<i32>,
+}
+
+/// Begins a webhook at the end of the history; one that is there goes on where it was, at once.
+///
+/// # Errors
+/// When the database fails.
+pub async fn start(conn: &mut PgConnection, webhook: ObjectId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO webhook_states (webhook_id, seq, due_at) VALUES ($1, last_event_seq(), $2)
+         ON CONFLICT (webhook_id) DO UPDATE SET attempts = 0, failing_since = NULL, last_error = NULL, stopped_at = NULL,
+             stopped_because = NULL, due_at = $2",
+        webhook as ObjectId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// How a webhook stands.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_state(conn: &mut PgConnection, webhook: ObjectId) -> Result<Option<StateRow>, Error> {
+    Ok(sqlx::query_as!(
+        StateRow,
+        r#"SELECT seq, attempts, failing_since AS "failing_since: jiff_sqlx::Timestamp", due_at AS "due_at: jiff_sqlx::Timestamp",
+                  last_error, stopped_because
+           FROM webhook_states WHERE webhook_id = $1"#,
+        webhook as ObjectId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Whether some webhook is to be told of events of a kind, whose beginnings are given with it: `["audit.sealed", "audit.*", "*"]`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn wanted(conn: &mut PgConnection, topics: &[String]) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM objects WHERE kind = 'webhook' AND spec -> 'topics' ?| $1 AND spec -> 'site' IS NULL
+                          AND spec -> 'enabled' IS DISTINCT FROM 'false') AS "wanted!""#,
+        topics,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// Takes webhooks that have something to be sent and no live sender.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lease(
+    conn: &mut PgConnection,
+    lease: Uuid,
+    now: Timestamp,
+    until: Timestamp,
+    limit: i64,
+) -> Result<Vec<ObjectId>, Error> {
+    let last = super::events::last(conn).await?;
+    Ok(sqlx::query_scalar!(
+        r#"UPDATE webhook_states SET lease = $1, leased_until = $3
+           WHERE webhook_id IN (
+               SELECT s.webhook_id FROM webhook_states s JOIN objects o ON o.id = s.webhook_id
+               WHERE (s.leased_until IS NULL OR s.leased_until < $2)
+                 AND (EXISTS (SELECT FROM webhook_deliveries d WHERE d.webhook_id = s.webhook_id AND d.state = 'queued')
+                      OR (s.stopped_at IS NULL AND s.due_at <= $2 AND s.seq < $5 AND o.spec -> 'enabled' IS DISTINCT FROM 'false'))
+               ORDER BY s.due_at LIMIT $4 FOR UPDATE OF s SKIP LOCKED)
+           RETURNING webhook_id AS "webhook: ObjectId""#,
+        lease,
+        now.to_sqlx() as _,
+        until.to_sqlx() as _,
+        limit,
+        last,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A webhook, if this sender still holds it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_held(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) -> Result<Option<Held>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT o.name, o.spec, o.generation, s.seq, s.attempts, s.failing_since AS "failing_since: jiff_sqlx::Timestamp",
+                  s.due_at AS "due_at: jiff_sqlx::Timestamp", s.last_error, s.stopped_because
+           FROM webhook_states s JOIN objects o ON o.id = s.webhook_id WHERE s.webhook_id = $1 AND s.lease = $2"#,
+        webhook as ObjectId,
+        lease,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Held {
+        webhook,
+        lease,
+        name: row.name,
+        spec: row.spec,
+        generation: row.generation,
+        state: StateRow {
+            seq: row.seq,
+            attempts: row.attempts,
+            failing_since: row.failing_since,
+            due_at: row.due_at,
+            last_error: row.last_error,
+            stopped_because: row.stopped_because,
+        },
+    }))
+}
+
+/// Gives a webhook back.
+///
+/// # Errors
+/// When the database fails.
+pub async fn release(conn: &mut PgConnection, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE webhook_states SET lease = NULL, leased_until = NULL WHERE webhook_id = $1 AND lease = $2",
+        webhook as ObjectId,
+        lease,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Everything up to a number was taken, or is not for it. `false`: this sender does not hold the webhook any more, or it is another by now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_taken(conn: &mut PgConnection, held: &Held, seq: i64, until: Timestamp) -> Result<bool, Error> {
+    let unchanged = sqlx::query_scalar!(
+        r#"UPDATE webhook_states s SET seq = greatest(s.seq, $3), attempts = 0, failing_since = NULL, last_error = NULL, leased_until = $4
+           FROM objects o WHERE s.webhook_id = $1 AND s.lease = $2 AND o.id = s.webhook_id
+           RETURNING o.generation = $5 AS "unchanged!""#,
+        held.webhook as ObjectId,
+        held.lease,
+        seq,
+        until.to_sqlx() as _,
+        held.generation,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(unchanged == Some(true))
+}
+
+/// Keeps the webhook while what a person asked for is sent. `false`: it is not held any more.
+///
+/// # Errors
+/// When the database fails.
+pub async fn renew(conn: &mut PgConnection, held: &Held, until: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE webhook_states SET leased_until = $3 WHERE webhook_id = $1 AND lease = $2",
+        held.webhook as ObjectId,
+        held.lease,
+        until.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// The next event was not taken; it is tried again. `false`: this sender does not hold the webhook any more, or it is another by now, which begins
+/// anew.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_failed(
+    conn: &mut PgConnection,
+    held: &Held,
+    error: &str,
+    (now, due_at): (Timestamp, Timestamp),
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE webhook_states s SET attempts = s.attempts + 1, failing_since = coalesce(s.failing_since, $3), last_error = $4, due_at = $5
+         FROM objects o WHERE s.webhook_id = $1 AND s.lease = $2 AND o.id = s.webhook_id AND o.generation = $6",
+        held.webhook as ObjectId,
+        held.lease,
+        now.to_sqlx() as _,
+        error,
+        due_at.to_sqlx() as _,
+        held.generation,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Gives up. The caller holds it, and has just written down why.
+///
+/// # Errors
+/// When the database fails.
+pub async fn stop(conn: &mut PgConnection, held: &Held, because: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE webhook_states SET stopped_at = $3, stopped_because = $4 WHERE webhook_id = $1 AND lease = $2",
+        held.webhook as ObjectId,
+        held.lease,
+        now.to_sqlx() as _,
+        because,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Events after a number and up to another, oldest first, each with the site it lies in today.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_events(
+    conn: &mut PgConnection,
+    after: i64,
+    up_to: i64,
+    limit: i64,
+) -> Result<Vec<(EventRow, Option<String>)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT e.seq, e.id AS "id: EventId", e.at AS "at: jiff_sqlx::Timestamp", e.actor, e.kind, e.node_id AS "node: NodeId", e.object_id AS "object: ObjectId",
+                  e.operation_id AS "operation: OperationId", e.request_id, e.summary, e.detail,
+                  coalesce(ns.name, CASE o.kind WHEN 'site' THEN o.name END, os.name) AS site
+           FROM events e
+                LEFT JOIN nodes n ON n.id = e.node_id LEFT JOIN objects ns ON ns.id = n.site_id
+                LEFT JOIN objects o ON o.id = e.object_id
+                LEFT JOIN object_refs r ON r.from_id = o.id AND r.pointer = '/spec/site' LEFT JOIN objects os ON os.id = r.to_id
+           WHERE e.seq > $1 AND e.seq <= $2 ORDER BY e.seq LIMIT $3"#,
+        after,
+        up_to,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    let event = rows.into_iter().map(|row| {
+        let event = EventRow {
+            seq: row.seq,
+            id: row.id,
+            at: row.at.to_jiff(),
+            actor: row.actor,
+            kind: row.kind,
+            node: row.node,
+            object: row.object,
+            operation: row.operation,
+            request_id: row.request_id,
+            summary: row.summary,
+            detail: row.detail,
+        };
+        (event, row.site)
+    });
+    Ok(event.collect())
+}
+
+/// Writes down an attempt, or that one is asked for, and forgets the oldest beyond `keep`.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert_delivery(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+    row: &DeliveryRow,
+    keep: i64,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO webhook_deliveries (id, webhook_id, seq, event_id, kind, reason, state, attempt, at, status, error, duration_ms)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        row.id,
+        webhook as ObjectId,
+        row.seq,
+        row.event_id as EventId,
+        row.kind,
+        row.reason,
+        row.state,
+        row.attempt,
+        row.at.to_sqlx() as _,
+        row.status,
+        row.error,
+        row.duration_ms,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "DELETE FROM webhook_deliveries WHERE webhook_id = $1 AND state <> 'queued'
+             AND id <= (SELECT id FROM webhook_deliveries WHERE webhook_id = $1 ORDER BY id DESC OFFSET $2 LIMIT 1)",
+        webhook as ObjectId,
+        keep,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// How a delivery that was asked for went.
+///
+/// # Errors
+/// When the database fails.
+pub async fn finish_delivery(conn: &mut PgConnection, row: &DeliveryRow) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE webhook_deliveries SET state = $2, attempt = $3, at = $4, status = $5, error = $6, duration_ms = $7 WHERE id = $1",
+        row.id,
+        row.state,
+        row.attempt,
+        row.at.to_sqlx() as _,
+        row.status,
+        row.error,
+        row.duration_ms,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What people asked to be sent and was not yet, oldest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_queued(conn: &mut PgConnection, webhook: ObjectId) -> Result<Vec<DeliveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'queued' ORDER BY id"#,
+        webhook as ObjectId,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The newest attempts before one, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_deliveries(
+    conn: &mut PgConnection,
+    webhook: ObjectId,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<DeliveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3"#,
+        webhook as ObjectId,
+        before,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// One attempt of a webhook.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_delivery(conn: &mut PgConnection, webhook: ObjectId, id: Uuid) -> Result<Option<DeliveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE webhook_id = $1 AND id = $2"#,
+        webhook as ObjectId,
+        id,
+    )
+    .fetch_optional(conn)
+    .await?)
+}

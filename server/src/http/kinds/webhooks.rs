@@ -1,0 +1,122 @@
+//! Webhooks: where they may lead, what they are told, and how they stand.
+
+use std::collections::BTreeMap;
+
+use muster_api::kind::Kind as _;
+use muster_api::webhooks::{WebhookSpec, WebhookState, WebhookStatus};
+use muster_core::values::Secret;
+use reqwest::Url;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::objects::ObjectRow;
+use crate::engine::orders::secret_place;
+use crate::error::{Error, Fault};
+use crate::http::declared::{Declared, Reference, fault};
+use crate::tasks::webhooks::MOST;
+use crate::webhooks;
+
+const LONGEST_URL: usize = 2000;
+const LONGEST_TEXT: usize = 1000;
+const TOPICS: usize = 50;
+
+impl Declared for WebhookSpec {
+    fn references(&self) -> Vec<Reference<'_>> {
+        self.site.iter().map(|site| Reference::new("/spec/site", "site", site)).collect()
+    }
+
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if let Err(why) = url(&self.url) {
+            faults.push(fault("/spec/url", "invalid_url", why));
+        }
+        if !(1..=TOPICS).contains(&self.topics.len()) {
+            faults.push(fault("/spec/topics", "out_of_range", format!("1 to {TOPICS}")));
+        }
+        for (at, topic) in self.topics.iter().enumerate() {
+            if !webhooks::is_topic(topic) {
+                let detail = "A kind of event as node.advanced, its beginning as node.*, or *.";
+                faults.push(fault(format!("/spec/topics/{at}"), "invalid_topic", detail));
+            }
+        }
+        if self.description.as_ref().is_some_and(|text| text.chars().count() > LONGEST_TEXT) {
+            faults.push(fault("/spec/description", "too_long", format!("At most {LONGEST_TEXT} characters.")));
+        }
+        if let Some(Err(why)) = self.secret.as_ref().map(|secret| webhooks::secrets(secret.reveal())) {
+            faults.push(fault("/spec/secret", "invalid_secret", why));
+        }
+        faults
+    }
+
+    fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
+    /// It goes on from the end of the history, or where it was; whatever stopped it may be mended by the change.
+    async fn written(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        let spec = read(row)?;
+        let url = url(&spec.url).map_err(|why| Error::unprocessable("/spec/url", "invalid_url", why))?;
+        let refused = |why| Error::unprocessable("/spec/url", "address_refused", why);
+        app.outbound.check(&url).map_err(refused)?;
+        if db::keys::find_secret(conn, row.id).await?.is_none() {
+            return Err(Error::unprocessable("/spec/secret", "required", "Without one nobody can tell who sends."));
+        }
+        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        if db::objects::count(conn, Self::KIND, &BTreeMap::new()).await? > most {
+            return Err(Error::conflict("too_many", format!("There may be {MOST} webhooks; each has its own sender.")));
+        }
+        db::webhooks::start(conn, row.id, app.clock.now()).await
+    }
+
+    async fn status(app: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<WebhookStatus, Error> {
+        let Some(state) = db::webhooks::find_state(conn, row.id).await? else { return Ok(WebhookStatus::default()) };
+        let enabled = read(row)?.enabled.unwrap_or(true);
+        let word = match (enabled, &state.stopped_because, state.attempts) {
+            (false, _, _) => WebhookState::Disabled,
+            (true, Some(_), _) => WebhookState::Stopped,
+            (true, None, 0) => WebhookState::Active,
+            (true, None, _) => WebhookState::Failing,
+        };
+        let place = secret_place(row.id);
+        let hash = match db::keys::find_secret(conn, row.id).await? {
+            None => None,
+            Some(sealed) => {
+                let secret = app.keys.master.open(&place, &sealed).map_err(Error::internal)?;
+                Some(app.keys.master.keyed_hash(&place, &secret))
+            }
+        };
+        Ok(WebhookStatus {
+            state: word,
+            because: state.stopped_because.or(state.last_error),
+            delivered_seq: state.seq,
+            attempts: state.attempts,
+            failing_since: state.failing_since.map(|at| at.to_jiff()),
+            next_attempt_at: (word == WebhookState::Failing).then(|| state.due_at.to_jiff()),
+            secret_set: hash.is_some(),
+            secret_hash: hash,
+        })
+    }
+}
+
+/// The spec of a stored webhook.
+///
+/// # Errors
+/// When it cannot be read any more, which is a bug.
+fn read(row: &ObjectRow) -> Result<WebhookSpec, Error> {
+    serde_json::from_value(row.spec.clone()).map_err(Error::internal)
+}
+
+/// A URL that can be called, in form; whether it may be is for the policy to say.
+fn url(text: &str) -> Result<Url, String> {
+    if text.len() > LONGEST_URL {
+        return Err(format!("At most {LONGEST_URL} bytes."));
+    }
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    match (url.scheme(), url.host_str().is_some_and(|host| !host.is_empty()), bare) {
+        ("http" | "https", true, true) => Ok(url),
+        ("http" | "https", true, false) => Err("No user, password or fragment: the secret is what signs.".into()),
+        _ => Err("https://HOST/PATH".into()),
+    }
+}

@@ -1,0 +1,240 @@
+//! The one way out: calls to addresses that people wrote. A name is looked up here, every address that it has is held against the policy, and
+//! exactly those are connected to. No redirect is followed, no proxy is asked, an answer's body is not kept, and a call ends by its deadline.
+
+pub mod policy; // Which addresses may be called
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::HeaderMap;
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use self::policy::{Policy, Refused, Scheme, literal};
+
+/// How long one call may take, from the look-up to the end of the answer.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+/// What is read of an answer, so that its connection can be used again; nothing of it is kept. Bytes.
+const ANSWER: usize = 16 << 10;
+/// The longest text of a failure, in characters.
+const FAILURE: usize = 200;
+
+/// Where names are looked up.
+#[derive(Clone, Debug)]
+pub enum Names {
+    /// As this machine does.
+    System,
+    /// Held by a test.
+    Fixed(HashMap<String, Vec<IpAddr>>),
+}
+
+/// The one way out of a replica.
+#[derive(Debug)]
+pub struct Outbound {
+    policy: Policy,
+    names: Names,
+    deadline: Duration,
+    /// Built when something is called for the first time: most servers call nobody.
+    https: OnceLock<reqwest::Client>,
+    http: OnceLock<reqwest::Client>,
+}
+
+impl Outbound {
+    /// A way out under a policy.
+    pub fn new(policy: Policy, names: Names, deadline: Duration) -> Self {
+        Self { policy, names, deadline, https: OnceLock::new(), http: OnceLock::new() }
+    }
+
+    /// What can be said of a URL before it is called.
+    ///
+    /// # Errors
+    /// Why it will never be called.
+    pub fn check(&self, url: &Url) -> Result<(), String> {
+        let scheme = scheme(url)?;
+        if scheme == Scheme::Http && self.policy.allowed.is_empty() {
+            return Err("http is spoken only into networks that --webhook-allow names; there are none.".into());
+        }
+        match url.host_str().and_then(literal) {
+            Some(address) => self.policy.check(address, scheme).map_err(|refused| refused.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Posts a body and tells the answer's status. What it says is read to a bound and forgotten.
+    ///
+    /// # Errors
+    /// A sentence on why there is no answer, without the URL and without anything that the other side wrote.
+    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<u16, String> {
+        self.check(url)?;
+        let client = self.client(scheme(url)?)?;
+        let call = async {
+            let mut answer = client.post(url.clone()).headers(headers).body(body).send().await?;
+            let status = answer.status().as_u16();
+            let mut read = 0;
+            while let Some(chunk) = answer.chunk().await? {
+                read += chunk.len();
+                if read > ANSWER {
+                    break;
+                }
+            }
+            Ok::<u16, reqwest::Error>(status)
+        };
+        match tokio::time::timeout(self.deadline, call).await {
+            Ok(answered) => answered.map_err(|error| told(&error)),
+            Err(_) => Err(format!("no whole answer within {} ms", self.deadline.as_millis())),
+        }
+    }
+
+    fn client(&self, scheme: Scheme) -> Result<reqwest::Client, String> {
+        let held = match scheme {
+            Scheme::Https => &self.https,
+            Scheme::Http => &self.http,
+        };
+        if let Some(client) = held.get() {
+            return Ok(client.clone());
+        }
+        let resolver = Resolver { policy: self.policy.clone(), names: self.names.clone(), scheme };
+        let client = reqwest::Client::builder()
+            .https_only(scheme == Scheme::Https)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(1)
+            .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(Arc::new(resolver))
+            .build()
+            .map_err(|error| told(&error))?;
+        Ok(held.get_or_init(|| client).clone())
+    }
+}
+
+fn scheme(url: &Url) -> Result<Scheme, String> {
+    match url.scheme() {
+        "https" => Ok(Scheme::Https),
+        "http" => Ok(Scheme::Http),
+        other => Err(format!("{other} is neither https nor http")),
+    }
+}
+
+/// Looks names up for connections, and gives only addresses that may be called.
+struct Resolver {
+    policy: Policy,
+    names: Names,
+    scheme: Scheme,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (policy, names, scheme) = (self.policy.clone(), self.names.clone(), self.scheme);
+        Box::pin(async move {
+            let found: Vec<IpAddr> = match names {
+                Names::Fixed(names) => names.get(name.as_str()).cloned().unwrap_or_default(),
+                Names::System => {
+                    tokio::net::lookup_host((name.as_str(), 0)).await?.map(|address| address.ip()).collect()
+                }
+            };
+            // One that may not be called spoils the name: which of them is connected to is not ours to choose.
+            for address in &found {
+                policy.check(*address, scheme)?;
+            }
+            if found.is_empty() {
+                return Err("the name has no address".into());
+            }
+            // The port is the URL's.
+            let addresses: Addrs = Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
+}
+
+/// Why a call failed: the innermost cause, on one line.
+fn told(error: &reqwest::Error) -> String {
+    let mut cause: &dyn StdError = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+        if cause.is::<Refused>() {
+            break;
+        }
+    }
+    let what = match (error.is_timeout(), error.is_connect()) {
+        (true, _) => "timed out",
+        (false, true) => "no connection",
+        (false, false) => "no answer",
+    };
+    // Of reqwest's own words the address is a part, and that may be a secret to whoever reads this.
+    let why = if cause.is::<reqwest::Error>() { String::new() } else { format!(": {cause}") };
+    let text: String = format!("{what}{why}").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.chars().take(FAILURE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outbound(allowed: &[&str], names: &[(&str, &[&str])]) -> Outbound {
+        let address = |text: &&str| text.parse().unwrap();
+        let names = names.iter().map(|(name, list)| ((*name).to_owned(), list.iter().map(address).collect())).collect();
+        let policy = Policy { allowed: allowed.iter().map(|network| network.parse().unwrap()).collect() };
+        Outbound::new(policy, Names::Fixed(names), Duration::from_secs(5))
+    }
+
+    async fn post(outbound: &Outbound, url: &str) -> Result<u16, String> {
+        outbound.post(&Url::parse(url).unwrap(), HeaderMap::new(), b"{}".to_vec()).await
+    }
+
+    #[tokio::test]
+    async fn a_name_is_called_only_when_every_address_of_it_may_be() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let names: [(&str, &[&str]); 3] = [
+            ("here.test", &["127.0.0.1"]),
+            ("both.test", &["127.0.0.1", "169.254.169.254"]),
+            ("metadata.test", &["169.254.169.254"]),
+        ];
+        let outbound = outbound(&["127.0.0.1/32"], &names);
+        for name in ["both.test", "metadata.test"] {
+            let refused = post(&outbound, &format!("http://{name}:{port}/")).await.unwrap_err();
+            assert!(refused.contains("169.254.169.254 is not called"), "{refused}");
+        }
+        let none = post(&outbound, &format!("http://unknown.test:{port}/")).await.unwrap_err();
+        assert!(none.contains("no address"), "{none}");
+        let answer = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let read = tokio::io::AsyncReadExt::read(&mut stream, &mut request).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        };
+        let url = format!("http://here.test:{port}/a");
+        let (status, request) = tokio::join!(post(&outbound, &url), answer);
+        assert_eq!(status, Ok(204));
+        assert!(request.starts_with("POST /a HTTP/1.1\r\n"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_told_before_anything_is_sent() {
+        let closed = outbound(&[], &[]);
+        for url in
+            ["https://127.0.0.1/", "https://169.254.169.254/latest", "https://[::ffff:10.0.0.1]/", "http://1.1.1.1/"]
+        {
+            assert!(closed.check(&Url::parse(url).unwrap()).is_err(), "{url}");
+            assert!(post(&closed, url).await.is_err(), "{url}");
+        }
+        assert!(closed.check(&Url::parse("https://example.org/x").unwrap()).is_ok());
+        assert!(closed.check(&Url::parse("ftp://example.org/x").unwrap()).is_err());
+        let open = outbound(&["10.0.0.0/8"], &[]);
+        assert!(open.check(&Url::parse("http://10.1.2.3/").unwrap()).is_ok());
+        assert!(open.check(&Url::parse("http://192.168.0.1/").unwrap()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_failure_names_its_cause_and_never_the_address_that_was_called() {
+        let outbound = outbound(&["127.0.0.1/32"], &[]);
+        // Bound and not listened on by anybody once it is dropped.
+        let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let refused = post(&outbound, &format!("http://127.0.0.1:{port}/a-token-in-the-path")).await.unwrap_err();
+        assert!(refused.starts_with("no connection: ") && !refused.contains("token"), "{refused}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Who is told what happens, and what was sent to one of them.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::{SignedDuration, Timestamp};
+use muster_api::webhooks::{WebhookSpec, WebhookStatus};
+use serde::Deserialize;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Viewer;
+use crate::db;
+use crate::db::objects::ObjectRow;
+use crate::db::webhooks::DeliveryRow;
+use crate::error::Error;
+use crate::http::declared::Declared as _;
+use crate::http::extract::Query;
+use crate::tasks::webhooks::MOST;
+
+/// Deliveries of one page.
+const ROWS: i64 = 50;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "webhooks.html")]
+pub(super) struct Page {
+    frame: Frame,
+    webhooks: Vec<Webhook>,
+    /// Whose deliveries are shown; empty where nobody's are.
+    name: String,
+    deliveries: Vec<Delivery>,
+}
+
+struct Webhook {
+    name: String,
+    chip: Chip,
+    because: String,
+    topics: String,
+    site: String,
+    url: String,
+    seq: i64,
+    next: Option<Moment>,
+}
+
+struct Delivery {
+    id: String,
+    at: Moment,
+    chip: Chip,
+    kind: String,
+    seq: String,
+    attempt: i32,
+    reason: String,
+    status: String,
+    took: String,
+    error: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WebhooksQuery {
+    name: String,
+}
+
+/// Every webhook, and the deliveries of the one that is chosen.
+pub(super) async fn list_webhooks(
+    State(app): State<App>,
+    Viewer(actor): Viewer,
+    visit: Visit,
+    Query(query): Query<WebhooksQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+    let rows = db::objects::list(&mut conn, "webhook", &BTreeMap::new(), "", most).await?;
+    let mut webhooks = Vec::with_capacity(rows.len());
+    let mut deliveries = Vec::new();
+    for row in rows {
+        if row.name == query.name {
+            let tried = db::webhooks::list_deliveries(&mut conn, row.id, None, ROWS).await?;
+            deliveries = tried.into_iter().map(|row| delivery(row, visit.now)).collect();
+        }
+        let status = WebhookSpec::status(&app, &mut conn, &row).await?;
+        webhooks.push(webhook(&row, status, visit.now)?);
+    }
+    // A name that there is not chooses nobody.
+    let name = webhooks.iter().find(|one| one.name == query.name).map(|one| one.name.clone()).unwrap_or_default();
+    let (cli, path) = match name.as_str() {
+        "" => ("muster webhook list".to_owned(), "/v1/webhooks".to_owned()),
+        name => (format!("muster webhook deliveries {name}"), format!("/v1/webhooks/{name}/deliveries")),
+    };
+    let frame = Frame::new(&visit, &actor, Section::Webhooks, "Webhooks").by_hand(cli, &path).live(Live::Any);
+    Ok(Page { frame, webhooks, name, deliveries })
+}
+
+fn webhook(row: &ObjectRow, status: WebhookStatus, now: Timestamp) -> Result<Webhook, Error> {
+    let spec: WebhookSpec = serde_json::from_value(row.spec.clone()).map_err(Error::internal)?;
+    Ok(Webhook {
+        name: row.name.clone(),
+        chip: chips::outcome(status.state.as_str()),
+        because: format::cut(&status.because.unwrap_or_default(), 200),
+        topics: format::cut(&spec.topics.join(", "), 200),
+        site: spec.site.unwrap_or_default(),
+        url: format::cut(&spec.url, 100),
+        seq: status.delivered_seq,
+        next: status.next_attempt_at.map(|at| format::moment(at, now)),
+    })
+}
+
+fn delivery(row: DeliveryRow, now: Timestamp) -> Delivery {
+    let took = row.duration_ms.map(|ms| format::duration(SignedDuration::from_millis(i64::from(ms))));
+    Delivery {
+        id: row.id.to_string(),
+        at: format::moment(row.at, now),
+        chip: chips::outcome(&row.state),
+        kind: row.kind,
+        seq: row.seq.map(|seq| seq.to_string()).unwrap_or_default(),
+        attempt: row.attempt,
+        reason: row.reason,
+        status: row.status.map(|status| status.to_string()).unwrap_or_default(),
+        took: took.unwrap_or_default(),
+        error: row.error.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,210 @@
+//! What a webhook is sent and how it is signed: CloudEvents 1.0 in structured JSON mode, signed as Standard Webhooks say. Pure.
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use jiff::Timestamp;
+use muster_api::events::Event;
+use muster_api::webhooks::WebhookSpec;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// What the type of every event begins with: whose they are.
+const WHOSE: &str = "muster.";
+/// The kind of what is sent to try a webhook out.
+pub const PING: &str = "webhook.ping";
+/// A larger body is sent without the event's document. Bytes.
+const LARGEST: usize = 256 << 10;
+const SECRET: &str = "whsec_";
+/// As Standard Webhooks ask. Bytes.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// While one secret replaces another there are two.
+const SECRETS: usize = 2;
+
+/// Something that is told, the same however often it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub id: Uuid,
+    pub body: Vec<u8>,
+}
+
+impl Message {
+    /// An event.
+    pub fn event(event: &Event) -> Self {
+        let whole = document(event, &event.detail);
+        let body = match whole.len() {
+            ..=LARGEST => whole,
+            _ => document(event, &json!({ "left_out": "larger than a delivery; GET /v1/events has it" })),
+        };
+        Self { id: event.id, body }
+    }
+
+    /// What shows that a webhook works.
+    pub fn ping(id: Uuid, webhook: &str, at: Timestamp) -> Self {
+        let body = json!({
+            "specversion": "1.0", "id": id, "source": "/v1/webhooks", "type": format!("{WHOSE}{PING}"), "time": at,
+            "datacontenttype": "application/json", "data": { "webhook": webhook },
+        });
+        Self { id, body: body.to_string().into_bytes() }
+    }
+
+    /// The headers of one attempt: what it is, and a signature with each secret.
+    pub fn headers(&self, secrets: &[hmac::Key], now: Timestamp) -> HeaderMap {
+        let second = now.as_second();
+        let signed = [format!("{}.{second}.", self.id).as_bytes(), &self.body].concat();
+        let signatures: Vec<String> =
+            secrets.iter().map(|secret| format!("v1,{}", STANDARD.encode(hmac::sign(secret, &signed)))).collect();
+        let mut headers = HeaderMap::new();
+        let mut set = |name: HeaderName, text: String| {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        };
+        set(header::CONTENT_TYPE, "application/cloudevents+json".into());
+        set(HeaderName::from_static("webhook-id"), self.id.to_string());
+        set(HeaderName::from_static("webhook-timestamp"), second.to_string());
+        set(HeaderName::from_static("webhook-signature"), signatures.join(" "));
+        headers
+    }
+}
+
+fn document(event: &Event, detail: &Value) -> Vec<u8> {
+    let subject = match (event.node, event.operation, event.object) {
+        (Some(node), _, _) => Some(format!("nodes/{node}")),
+        (None, Some(operation), _) => Some(format!("operations/{operation}")),
+        (None, None, Some(object)) => Some(format!("objects/{object}")),
+        (None, None, None) => None,
+    };
+    let mut document = json!({
+        "specversion": "1.0", "id": event.id, "source": "/v1/events", "type": format!("{WHOSE}{}", event.kind),
+        "time": event.at, "datacontenttype": "application/json",
+        // The extension of that name: a text that sorts as the numbers do.
+        "sequence": format!("{:020}", event.seq),
+        "data": Event { detail: detail.clone(), ..event.clone() },
+    });
+    if let Some(subject) = subject {
+        document["subject"] = subject.into();
+    }
+    document.to_string().into_bytes()
+}
+
+/// The keys of a secret as it is declared: one, or two during a change.
+///
+/// # Errors
+/// What is wrong with it, without it.
+pub fn secrets(text: &str) -> Result<Vec<hmac::Key>, String> {
+    let words: Vec<&str> = text.split(' ').collect();
+    if words.len() > SECRETS {
+        return Err(format!("At most {SECRETS} secrets, separated by a space."));
+    }
+    let wrong = || format!("{SECRET} and {} to {} bytes in base64", SECRET_BYTES.start(), SECRET_BYTES.end());
+    let key = |word: &&str| {
+        let bytes = word.strip_prefix(SECRET).and_then(|rest| STANDARD.decode(rest).ok()).ok_or_else(wrong)?;
+        let fits = SECRET_BYTES.contains(&bytes.len());
+        fits.then(|| hmac::Key::new(hmac::HMAC_SHA256, &bytes)).ok_or_else(wrong)
+    };
+    words.iter().map(key).collect()
+}
+
+/// Whether a text says which kinds of events are meant.
+pub fn is_topic(text: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b))
+    };
+    let begin = text.strip_suffix(".*").unwrap_or(text);
+    text == "*" || (text.len() <= 100 && begin.split('.').all(word))
+}
+
+/// Whether a webhook is told of an event of this kind that lies in this site, or in none.
+pub fn wants(spec: &WebhookSpec, kind: &str, site: Option<&str>) -> bool {
+    let meant = |topic: &String| match topic.strip_suffix('*') {
+        Some(begin) => kind.starts_with(begin),
+        None => topic == kind,
+    };
+    spec.topics.iter().any(meant) && spec.site.as_deref().is_none_or(|wanted| site == Some(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(topics: &[&str], site: Option<&str>) -> WebhookSpec {
+        let topics = topics.iter().map(|topic| (*topic).to_owned()).collect();
+        WebhookSpec {
+            url: "https://example.org/".into(),
+            topics,
+            site: site.map(str::to_owned),
+            enabled: None,
+            description: None,
+            secret: None,
+        }
+    }
+
+    /// Made by another implementation, from the secret and the body that the specification's own libraries are tested with.
+    #[test]
+    fn a_signature_is_the_one_that_others_make() {
+        let id: Uuid = "0197b0f2-9a3c-7000-8000-000000000000".parse().unwrap();
+        let message = Message { id, body: b"{\"test\": 2432232314}".to_vec() };
+        let keys = secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap();
+        let headers = message.headers(&keys, Timestamp::from_second(1_614_265_330).unwrap());
+        let text = |name: &str| headers[name].to_str().unwrap().to_owned();
+        assert_eq!((text("webhook-id"), text("webhook-timestamp")), (id.to_string(), "1614265330".into()));
+        let expected =
+            "v1,2rqcySzSWosng0kxeoV9nAjR48iP0ic67wrX0dzaKzc= v1,Pnj49CuzctqhWvPci3oLAwaURc0k3Bb4Hm8CY1WpJPU=";
+        assert_eq!(text("webhook-signature"), expected);
+    }
+
+    #[test]
+    fn a_secret_is_long_enough_and_base64() {
+        assert_eq!(secrets("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap().len(), 1);
+        let long = format!("whsec_{}", STANDARD.encode([1; 65]));
+        let three = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"; 3].join(" ");
+        for wrong in ["", "hunter2", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &long, &three] {
+            let why = secrets(wrong).unwrap_err();
+            assert!(wrong.len() <= SECRET.len() || !why.contains(wrong), "{why}");
+        }
+    }
+
+    #[test]
+    fn topics_are_names_or_beginnings() {
+        for right in ["*", "node.advanced", "node.*", "audit.sealed", "job.lease_expired", "a.b.*"] {
+            assert!(is_topic(right), "{right}");
+        }
+        for wrong in ["", "**", "node*", ".*", "node.", "Node.x", "a b", "node.*.x", "*.x"] {
+            assert!(!is_topic(wrong), "{wrong}");
+        }
+        assert!(wants(&spec(&["node.*"], None), "node.advanced", None));
+        assert!(!wants(&spec(&["node.*"], None), "nodes.advanced", None), "the dot counts");
+        assert!(wants(&spec(&["x", "claim.created"], None), "claim.created", Some("lab")));
+        assert!(!wants(&spec(&["claim.created"], None), "claim.created_too", None));
+        assert!(wants(&spec(&["*"], Some("lab")), "node.advanced", Some("lab")));
+        assert!(!wants(&spec(&["*"], Some("lab")), "node.advanced", Some("far")));
+        assert!(!wants(&spec(&["*"], Some("lab")), "audit.sealed", None), "what lies nowhere is of no site");
+    }
+
+    #[test]
+    fn an_event_too_large_is_sent_without_its_document() {
+        let mut event = Event {
+            seq: 42,
+            id: Uuid::nil(),
+            at: Timestamp::from_second(1).unwrap(),
+            actor: "muster".into(),
+            kind: "node.advanced".into(),
+            node: Some(Uuid::nil()),
+            object: None,
+            operation: None,
+            request_id: None,
+            summary: "s".into(),
+            detail: json!({ "to": "available" }),
+        };
+        let read = |event: &Event| serde_json::from_slice::<Value>(&Message::event(event).body).unwrap();
+        let sent = read(&event);
+        assert_eq!(sent["type"], "muster.node.advanced");
+        assert_eq!(sent["subject"], format!("nodes/{}", Uuid::nil()));
+        assert_eq!((&sent["data"]["detail"]["to"], &sent["data"]["seq"]), (&json!("available"), &json!(42)));
+        event.detail = json!("x".repeat(LARGEST));
+        assert!(Message::event(&event).body.len() < 1024);
+        assert!(read(&event)["data"]["detail"]["left_out"].is_string());
+    }
+}
