@@ -13,7 +13,7 @@ use super::output::{Rows, age};
 /// What to show.
 #[derive(Args, Debug)]
 pub(crate) struct GetArgs {
-    /// A kind: site, rack, subnet, hardware-profile, credential, image, stack, suite, cluster, pool, node, claim.
+    /// A kind: site, rack, subnet, hardware-profile, credential, image, stack, suite, cluster, pool, webhook, node, claim.
     kind: String,
     /// One object; all of them without it.
     name: Option<String>,

@@ -19,6 +19,7 @@ mod plans; // What a set of documents would do, shown and agreed to
 mod progress; // Waiting for operations, visibly
 mod tokens; // muster token
 mod uploads; // muster blob
+mod webhooks; // muster webhook
 
 use clap::{Args, Subcommand};
 use muster_api::client::Client;
@@ -82,6 +83,9 @@ pub(crate) enum ClientVerb {
     /// Tokens of machines.
     #[command(subcommand)]
     Token(tokens::TokenVerb),
+    /// Webhooks: who is told what happens, and what was sent.
+    #[command(subcommand)]
+    Webhook(webhooks::WebhookVerb),
     /// Images and bundles, by digest.
     #[command(subcommand)]
     Blob(uploads::BlobVerb),
@@ -110,6 +114,7 @@ pub(crate) async fn run(common: Common, verb: ClientVerb) -> anyhow::Result<()> 
         ClientVerb::Caution(verb) => caution::run(&session, verb).await,
         ClientVerb::Event(verb) => events::run(&session, verb).await,
         ClientVerb::Token(verb) => tokens::run(&session, verb).await,
+        ClientVerb::Webhook(verb) => webhooks::run(&session, verb).await,
         ClientVerb::Blob(verb) => uploads::run(&session, verb).await,
         ClientVerb::Get(args) => kinds::get(&session, args).await,
         ClientVerb::Delete(args) => kinds::delete(&session, args).await,
