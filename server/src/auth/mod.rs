@@ -1,4 +1,4 @@
-//! Who is asking, and what they may do. A handler takes whoever asks as an argument (`Viewer`, `Operator`, `Admin`), so that none can forget to
+//! Who is asking, and what they may do. A handler takes whoever asks as an argument, an `Actor`, so that none can forget to
 //! ask; what its route needs is said once, in `routes.rs`, and a route that is not there is nobody's.
 
 pub mod access; // What an actor may do, and where
@@ -71,39 +71,11 @@ impl Actor {
     }
 }
 
-/// Somebody who may do what a route for reading needs.
-#[derive(Clone, Debug)]
-pub struct Viewer(pub Actor);
-
-/// Somebody who may do what a route for daily work needs.
-#[derive(Clone, Debug)]
-pub struct Operator(pub Actor);
-
-/// Somebody who may do what a route for administration needs.
-#[derive(Clone, Debug)]
-pub struct Admin(pub Actor);
-
-impl FromRequestParts<App> for Viewer {
+impl FromRequestParts<App> for Actor {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        authorise(parts, app).await.map(Self)
-    }
-}
-
-impl FromRequestParts<App> for Operator {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        authorise(parts, app).await.map(Self)
-    }
-}
-
-impl FromRequestParts<App> for Admin {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        authorise(parts, app).await.map(Self)
+        authorise(parts, app).await
     }
 }
 

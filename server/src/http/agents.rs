@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::extract::{Json, Path};
 use super::writing;
 use crate::app::App;
-use crate::auth::{Actor, Admin, Viewer, tokens};
+use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::agents::AgentRow;
 use crate::db::events::NewEvent;
@@ -31,7 +31,7 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")), responses(
     (status = 200, description = "All of them", body = Page<Agent>),
 ))]
-async fn list_agents(State(app): State<App>, _: Viewer, Path(site): Path<String>) -> Result<Answer, Error> {
+async fn list_agents(State(app): State<App>, _: Actor, Path(site): Path<String>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
     let rows = db::agents::list(&mut conn).await?;
@@ -48,7 +48,7 @@ async fn list_agents(State(app): State<App>, _: Viewer, Path(site): Path<String>
 ))]
 async fn enrol_agent(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(site): Path<String>,
     Json(request): Json<EnrolAgent>,
 ) -> Result<Answer, Error> {
@@ -74,7 +74,7 @@ async fn enrol_agent(
 ))]
 async fn remove_agent(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path((site, key)): Path<(String, String)>,
 ) -> Result<Response, Error> {
     writing::write(&app, async |conn| {

@@ -19,7 +19,7 @@ use super::extract::Path;
 use super::idempotency::IdempotencyKey;
 use super::writing::{self, Effect};
 use crate::app::App;
-use crate::auth::{Actor, Operator, Viewer};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::approvals::{ApprovalRow, NewApproval};
 use crate::db::claims::ClaimRow;
@@ -42,7 +42,7 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", responses(
     (status = 200, description = "All that are open", body = Page<Approval>),
 ))]
-async fn list_approvals(State(app): State<App>, _: Viewer) -> Result<Answer, Error> {
+async fn list_approvals(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     let rows = db::approvals::list_open(&mut *app.pool.acquire().await?, app.clock.now()).await?;
     let items = rows.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
     Answer::ok(&Page { items, next_page_token: None })
@@ -57,7 +57,7 @@ async fn list_approvals(State(app): State<App>, _: Viewer) -> Result<Answer, Err
 ))]
 async fn grant_approval(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(id): Path<Uuid>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
@@ -72,7 +72,7 @@ async fn grant_approval(
 ))]
 async fn deny_approval(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(id): Path<Uuid>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {

@@ -7,7 +7,7 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use crate::app::App;
-use crate::auth::Admin;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 
@@ -18,7 +18,7 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// The newest seal. A line `{number, last_seq, hash, at}` of it is an anchor that `muster audit verify` takes.
 #[utoipa::path(get, path = "/v1/audit", tag = "events", responses((status = 200, description = "The seal", body = AuditHead)))]
-async fn get_audit_head(State(app): State<App>, _: Admin) -> Result<Answer, Error> {
+async fn get_audit_head(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     let row = db::seals::latest(&mut *app.pool.acquire().await?).await?;
     Answer::ok(&AuditHead {
         number: row.as_ref().map_or(0, |row| row.number),

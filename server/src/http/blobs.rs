@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::dry_run;
 use super::extract::Path;
 use crate::app::App;
-use crate::auth::{Admin, Viewer};
+use crate::auth::Actor;
 use crate::error::Error;
 
 /// The largest blob, in bytes.
@@ -38,7 +38,7 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 200, description = "It is; Content-Length is its size"),
     (status = 404, description = "It is not"),
 ))]
-async fn head_blob(State(app): State<App>, _: Viewer, Path(hex): Path<String>) -> Result<Response, Error> {
+async fn head_blob(State(app): State<App>, _: Actor, Path(hex): Path<String>) -> Result<Response, Error> {
     let digest = parse(&hex)?;
     let found = fs::metadata(place(&app, digest)).await;
     let size = found.map_err(|_| Error::NotFound(format!("blob {digest}")))?.len();
@@ -54,7 +54,7 @@ async fn head_blob(State(app): State<App>, _: Viewer, Path(hex): Path<String>) -
 ))]
 async fn put_blob(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(hex): Path<String>,
     body: Body,
 ) -> Result<Response, Error> {

@@ -12,7 +12,7 @@ use super::extract::Json;
 use super::idempotency::IdempotencyKey;
 use super::writing::{self, Effect};
 use crate::app::App;
-use crate::auth::{Actor, Admin, Viewer};
+use crate::auth::Actor;
 use crate::db;
 use crate::engine::caution;
 use crate::error::Error;
@@ -29,7 +29,7 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/caution", tag = "caution", responses(
     (status = 200, description = "How it stands", body = CautionStatus),
 ))]
-async fn get_caution(State(app): State<App>, _: Viewer) -> Result<Answer, Error> {
+async fn get_caution(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
     Answer::ok(&status(&mut *app.pool.acquire().await?).await?)
 }
 
@@ -41,7 +41,7 @@ async fn get_caution(State(app): State<App>, _: Viewer) -> Result<Answer, Error>
 ))]
 async fn confirm_caution(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     idempotency: IdempotencyKey,
     Json(request): Json<ConfirmCaution>,
 ) -> Result<Answer, Error> {

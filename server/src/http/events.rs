@@ -20,7 +20,7 @@ use super::answer::Answer;
 use super::extract::Query;
 use super::waiting;
 use crate::app::App;
-use crate::auth::{self, Viewer};
+use crate::auth::{self, Actor};
 use crate::db;
 use crate::db::events::{EventFilter, EventRow};
 use crate::error::Error;
@@ -58,7 +58,7 @@ struct EventsQuery {
 ))]
 async fn list_events(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {

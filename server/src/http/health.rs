@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::answer::Answer;
 use super::extract::Query;
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 
@@ -61,7 +61,7 @@ async fn ready(State(app): State<App>) -> Result<Response, Error> {
 }
 
 /// Counts are read when they are asked for: every replica then shows the same.
-async fn show_metrics(State(app): State<App>, _: Viewer) -> Result<Response, Error> {
+async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
     let nodes = db::monitoring::count_by_state(&mut conn).await?;
     for state in NodeState::ALL {
@@ -97,7 +97,7 @@ struct TargetsQuery {
 ))]
 async fn list_prometheus_targets(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<TargetsQuery>,
 ) -> Result<Answer, Error> {
     let port = query.port.unwrap_or(EXPORTER_PORT);

@@ -28,7 +28,7 @@ use super::paging::Position;
 use super::waiting;
 use super::writing::{self, Effect};
 use crate::app::App;
-use crate::auth::{Actor, Operator, Viewer};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::db::operations::{OperationFilter, OperationRow, StepRow};
@@ -64,7 +64,7 @@ struct OperationsQuery {
 ))]
 async fn list_operations(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<OperationsQuery>,
 ) -> Result<Answer, Error> {
     let text = format!("{:?} {:?}", query.node, query.state);
@@ -102,7 +102,7 @@ struct WaitQuery {
 ))]
 async fn get_operation(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(id): Path<String>,
     Query(query): Query<WaitQuery>,
 ) -> Result<Answer, Error> {
@@ -127,7 +127,7 @@ async fn get_operation(
 ))]
 async fn cancel_operation(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(id): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
@@ -187,7 +187,7 @@ struct LogQuery {
 ))]
 async fn get_operation_log(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(id): Path<String>,
     Query(query): Query<LogQuery>,
 ) -> Result<Answer, Error> {

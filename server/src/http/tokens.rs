@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::extract::{Json, Path};
 use super::writing;
 use crate::app::App;
-use crate::auth::{Actor, Admin, tokens};
+use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::tokens::{NewToken, TokenRow};
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Tokens, without their secrets: one's own, and everybody's for who may see them.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, description = "All of them", body = Page<Token>)))]
-async fn list_tokens(State(app): State<App>, Admin(actor): Admin) -> Result<Answer, Error> {
+async fn list_tokens(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
     let mut rows = db::tokens::list(&mut *app.pool.acquire().await?).await?;
     if !actor.holding.everywhere("token.read") {
         rows.retain(|row| is_of(row, &actor));
@@ -44,11 +44,7 @@ async fn list_tokens(State(app): State<App>, Admin(actor): Admin) -> Result<Answ
     (status = 201, description = "Made", body = CreatedToken),
     (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn create_token(
-    State(app): State<App>,
-    Admin(actor): Admin,
-    Json(request): Json<CreateToken>,
-) -> Result<Answer, Error> {
+async fn create_token(State(app): State<App>, actor: Actor, Json(request): Json<CreateToken>) -> Result<Answer, Error> {
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
         return Err(Error::unprocessable("/expires_in_s", "out_of_range", "From a minute to a year."));
     }
@@ -94,7 +90,7 @@ async fn create_token(
     (status = 204, description = "It is ended"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn revoke_token(State(app): State<App>, Admin(actor): Admin, Path(key): Path<String>) -> Result<Response, Error> {
+async fn revoke_token(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
     let id = key.parse().map_err(|_| missing())?;
     writing::write(&app, async |conn| {

@@ -10,7 +10,7 @@ use super::chips::{self, Chip};
 use super::format::{self, Moment};
 use super::frame::{Frame, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::agents::AgentRow;
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub(super) struct AgentLine {
 }
 
 /// Every agent.
-pub(super) async fn list_agents(State(app): State<App>, Viewer(actor): Viewer, visit: Visit) -> Result<Page, Error> {
+pub(super) async fn list_agents(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
     let rows = db::agents::list(&mut *app.pool.acquire().await?).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "Agents")

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::format::{self, Moment};
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db::approvals::ApprovalRow;
 use crate::error::Error;
 use crate::http::approvals::{Decision, decide};
@@ -49,7 +49,7 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
 /// Agrees or turns down, as `POST /v1/approvals/{approval}/…` does.
 pub(super) async fn decide_approval(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path((id, word)): Path<(Uuid, String)>,
 ) -> Result<Redirect, Error> {
     let decision = match word.as_str() {
@@ -64,7 +64,7 @@ pub(super) async fn decide_approval(
 /// Takes a release back, as `POST /v1/claims/{claim}/undo` does.
 pub(super) async fn undo_release(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(claim): Path<String>,
 ) -> Result<Redirect, Error> {
     undo::undo(&app, &actor, &claim, IdempotencyKey::none()).await?;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::format::{self, Moment};
 use crate::app::App;
-use crate::auth::Admin;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -42,7 +42,7 @@ pub(super) struct Confirmed {
 /// Ends it, as `POST /v1/caution/confirm` does.
 pub(super) async fn confirm(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(id): Path<Uuid>,
     Form(given): Form<Confirmed>,
 ) -> Result<Redirect, Error> {

@@ -11,7 +11,7 @@ use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::objects::ObjectRow;
@@ -71,7 +71,7 @@ pub(super) struct ClaimsQuery {
 /// Pools, and claims by name.
 pub(super) async fn list_claims(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<ClaimsQuery>,
 ) -> Result<Page, Error> {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::events::EventRow;
 use crate::error::Error;
@@ -51,7 +51,7 @@ pub(super) struct EventsQuery {
 /// Events before a number.
 pub(super) async fn list_events(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<EventsQuery>,
 ) -> Result<Page, Error> {

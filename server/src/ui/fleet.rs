@@ -14,7 +14,7 @@ use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::pages::fleet::{AttentionRow, FailingGate, TransitionRow};
 use crate::db::pages::racks::RackRow;
@@ -102,7 +102,7 @@ struct Transition {
 }
 
 /// The fleet.
-pub(super) async fn show_fleet(State(app): State<App>, Viewer(actor): Viewer, visit: Visit) -> Result<Page, Error> {
+pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn).await?.into_iter().collect();
     let total: i64 = counts.values().sum();

@@ -11,7 +11,7 @@ use super::chips::{self, Chip};
 use super::format;
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
@@ -64,7 +64,7 @@ pub(super) struct LogQuery {
 /// The log of a job.
 pub(super) async fn show_log(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Path(id): Path<JobId>,
     Query(query): Query<LogQuery>,

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::auth::{self, Viewer};
+use crate::auth::{self, Actor};
 use crate::db;
 use crate::error::Error;
 
@@ -41,7 +41,7 @@ struct Follower {
 /// The stream of changes.
 pub(super) async fn stream_changes(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Error> {
     let after = db::events::whole(&mut *app.pool.acquire().await?).await?;

@@ -9,7 +9,7 @@ use super::chips::{self, Chip};
 use super::format::{self, member};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::pages::racks::{PlacedRow, RackRow};
 use crate::error::Error;
@@ -74,7 +74,7 @@ pub(super) struct RacksQuery {
 /// Racks by name, some at a time.
 pub(super) async fn list_racks(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<RacksQuery>,
 ) -> Result<Page, Error> {

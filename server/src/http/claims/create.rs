@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::app::App;
+use crate::auth::Actor;
 use crate::auth::access::Named;
-use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::claims::NewClaim;
 use crate::db::nodes::LockedNode;
@@ -36,7 +36,7 @@ const ROUNDS: usize = 20;
 ))]
 pub(super) async fn create_claim(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     idempotency: IdempotencyKey,
     Document { typed: request, raw }: Document<CreateClaim>,
 ) -> Result<Answer, Error> {

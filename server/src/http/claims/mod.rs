@@ -19,7 +19,7 @@ use super::answer::Answer;
 use super::extract::{Path, Query};
 use super::paging::Position;
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::error::Error;
@@ -47,7 +47,7 @@ struct ClaimsQuery {
 #[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
     (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
 ))]
-async fn list_claims(State(app): State<App>, _: Viewer, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
+async fn list_claims(State(app): State<App>, _: Actor, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
     let pool = query.pool.as_deref();
     let position = Position::of("claims", query.limit, query.page_token.as_deref(), pool.unwrap_or_default())?;
     let mut conn = app.pool.acquire().await?;
@@ -62,7 +62,7 @@ async fn list_claims(State(app): State<App>, _: Viewer, Query(query): Query<Clai
     (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_claim(State(app): State<App>, _: Viewer, Path(claim): Path<String>) -> Result<Answer, Error> {
+async fn get_claim(State(app): State<App>, _: Actor, Path(claim): Path<String>) -> Result<Answer, Error> {
     let row = db::claims::find(&mut *app.pool.acquire().await?, &claim).await?;
     let object = object(row.ok_or_else(|| Error::NotFound(format!("claim {claim:?}")))?)?;
     Ok(Answer::ok(&object)?.etag(object.generation))

@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::nodes::LockedNode;
@@ -50,7 +50,7 @@ pub enum Disks {
 ))]
 pub(super) async fn delete_claim(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     Query(query): Query<ReleaseQuery>,
     preconditions: Preconditions,

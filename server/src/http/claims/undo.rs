@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 
 use super::release;
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::operations::NewOperation;
@@ -28,7 +28,7 @@ use crate::http::writing::{self, Effect};
 ))]
 pub(super) async fn undo_release(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {

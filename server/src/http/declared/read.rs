@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use super::Declared;
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{self, Count, Order};
 use crate::db::objects::ObjectRow;
@@ -18,7 +18,7 @@ use crate::http::paging::{ListQuery, Position};
 
 pub(super) async fn list<K: Declared>(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let (order, count) = (query.order()?, query.count()?);
@@ -48,7 +48,7 @@ pub(super) async fn list<K: Declared>(
 
 pub(super) async fn get_one<K: Declared>(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(name): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;

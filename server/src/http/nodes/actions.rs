@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 
 use super::write;
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
@@ -43,7 +43,7 @@ pub struct Asked<'text> {
 ))]
 pub(super) async fn act_on_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path((key, action)): Path<(String, String)>,
     idempotency: IdempotencyKey,
     OptionalJson(body): OptionalJson<NodeAction>,

@@ -14,8 +14,8 @@ use super::actions::{self, Asked};
 use super::place::DryRun;
 use super::write::{self, target};
 use crate::app::App;
+use crate::auth::Actor;
 use crate::auth::access::Named;
-use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::adoptions::Adoption;
 use crate::db::nodes::LockedNode;
@@ -37,7 +37,7 @@ use crate::http::writing::{self, Effect};
 ))]
 pub(super) async fn adopt_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
     Json(body): Json<AdoptNode>,

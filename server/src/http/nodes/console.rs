@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::answer::Answer;
@@ -34,7 +34,7 @@ pub(super) struct ConsoleQuery {
 ))]
 pub(super) async fn get_node_console(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(node): Path<String>,
     Query(query): Query<ConsoleQuery>,
 ) -> Result<Answer, Error> {

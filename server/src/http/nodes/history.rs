@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::events::EventFilter;
 use crate::db::operations::StepRow;
@@ -37,7 +37,7 @@ async fn find(conn: &mut PgConnection, key: &str) -> Result<NodeId, Error> {
 ))]
 pub(super) async fn get_node_facts(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(node): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
@@ -53,7 +53,7 @@ pub(super) async fn get_node_facts(
 ))]
 pub(super) async fn list_node_gate_runs(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(node): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
@@ -91,7 +91,7 @@ pub(super) struct NodeEventsQuery {
 ))]
 pub(super) async fn list_node_events(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(node): Path<String>,
     Query(query): Query<NodeEventsQuery>,
 ) -> Result<Answer, Error> {
@@ -108,7 +108,7 @@ pub(super) async fn list_node_events(
 ))]
 pub(super) async fn get_node_timeline(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(node): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;

@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use super::actions::{self, Asked};
 use super::write;
 use crate::app::App;
-use crate::auth::{Actor, Operator, Viewer};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::components::ComponentRow;
 use crate::db::nodes::LockedNode;
@@ -39,7 +39,7 @@ const MOST: usize = 64;
 ))]
 pub(super) async fn replace_parts(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
     Json(body): Json<ReplaceParts>,
@@ -127,7 +127,7 @@ async fn disks_gone(conn: &mut PgConnection, node: &LockedNode) -> Result<bool, 
 ))]
 pub(super) async fn list_node_components(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(key): Path<String>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
@@ -150,7 +150,7 @@ pub(super) struct ComponentsQuery {
 ))]
 pub(super) async fn list_components(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<ComponentsQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;

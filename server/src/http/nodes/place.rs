@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use super::write;
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
@@ -43,7 +43,7 @@ impl DryRun {
 ))]
 pub(super) async fn rename_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
     Json(body): Json<RenameNode>,
@@ -82,7 +82,7 @@ pub(super) async fn rename_node(
 ))]
 pub(super) async fn move_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
     Json(body): Json<MoveNode>,

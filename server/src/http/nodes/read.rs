@@ -7,7 +7,7 @@ use muster_api::problem::Problem;
 
 use super::view;
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db::filter::{self, Order};
 use crate::error::Error;
 use crate::http::answer::Answer;
@@ -21,7 +21,7 @@ use crate::http::paging::{ListQuery, Position};
 ))]
 pub(super) async fn list_nodes(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let (order, count) = (query.order()?, query.count()?);
@@ -57,7 +57,7 @@ pub(super) async fn list_nodes(
     (status = 200, description = "The node; its generation is the ETag", body = ref("#/components/schemas/Node")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-pub(super) async fn get_node(State(app): State<App>, _: Viewer, Path(node): Path<String>) -> Result<Answer, Error> {
+pub(super) async fn get_node(State(app): State<App>, _: Actor, Path(node): Path<String>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let object = view::load_one(&mut conn, &node, app.clock.now()).await?;
     Ok(Answer::ok(&object)?.etag(object.generation))
@@ -67,7 +67,7 @@ pub(super) async fn get_node(State(app): State<App>, _: Viewer, Path(node): Path
 #[utoipa::path(get, path = "/v1/nodes/{node}/why", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "In one sentence, and as data", body = Why),
 ))]
-pub(super) async fn get_node_why(State(app): State<App>, _: Viewer, Path(node): Path<String>) -> Result<Answer, Error> {
+pub(super) async fn get_node_why(State(app): State<App>, _: Actor, Path(node): Path<String>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let object = view::load_one(&mut conn, &node, app.clock.now()).await?;
     Answer::ok(&object.status.why)

@@ -15,8 +15,8 @@ use sqlx::PgConnection;
 use super::actions::{self, Asked};
 use super::{addresses, view};
 use crate::app::App;
+use crate::auth::Actor;
 use crate::auth::access::Named;
-use crate::auth::{Actor, Operator};
 use crate::db;
 use crate::db::nodes::{Content, LockedNode, MacRow, Power};
 use crate::db::objects::ObjectRow;
@@ -41,7 +41,7 @@ const IPMI_USER_BYTES: usize = 16;
 ))]
 pub(super) async fn put_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     preconditions: Preconditions,
     Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
@@ -63,7 +63,7 @@ pub(super) async fn put_node(
 ))]
 pub(super) async fn patch_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     preconditions: Preconditions,
     Body(patch): Body,
@@ -87,7 +87,7 @@ pub(super) async fn patch_node(
 ))]
 pub(super) async fn delete_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(key): Path<String>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {

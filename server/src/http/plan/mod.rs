@@ -36,8 +36,8 @@ use super::declared::{self, Declared};
 use super::extract::Json;
 use super::{claims, document, nodes, writing};
 use crate::app::App;
+use crate::auth::Actor;
 use crate::auth::access::Named;
-use crate::auth::{Actor, Viewer};
 use crate::db;
 use crate::error::Error;
 
@@ -55,11 +55,7 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 200, description = "The plan; what is in the way is part of it", body = Plan),
     (status = 422, description = "There is no such kind, or one object is there twice", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn make_plan(
-    State(app): State<App>,
-    Viewer(actor): Viewer,
-    Json(request): Json<MakePlan>,
-) -> Result<Answer, Error> {
+async fn make_plan(State(app): State<App>, actor: Actor, Json(request): Json<MakePlan>) -> Result<Answer, Error> {
     let objects = ordered(request.objects)?;
     let planned = writing::tell(&app, async |conn| {
         let mut planned = Vec::with_capacity(objects.len());

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::adopt::Form;
 use crate::app::App;
-use crate::auth::{Actor, Operator};
+use crate::auth::Actor;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
@@ -151,7 +151,7 @@ pub(in crate::ui) struct Fields {
 /// Asks a node for an action, as `POST /v1/nodes/{node}/actions/{action}` does; a release, as `DELETE /v1/claims/{claim}` does.
 pub(in crate::ui) async fn act_on_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path((node, wish)): Path<(String, String)>,
     axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {

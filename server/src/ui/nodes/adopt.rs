@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sqlx::PgConnection;
 
 use crate::app::App;
-use crate::auth::Operator;
+use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -148,7 +148,7 @@ impl Answers {
 /// Shows the plan, or adopts, as `POST /v1/nodes/{node}/actions/adopt` does. What is refused comes back with the form.
 pub(in crate::ui) async fn adopt_node(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     visit: Visit,
     Path(name): Path<String>,
     axum::Form(given): axum::Form<Answers>,

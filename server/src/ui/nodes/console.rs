@@ -8,7 +8,7 @@ use muster_core::consoles::Plain;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::consoles::ChunkRow;
 use crate::error::Error;
@@ -54,7 +54,7 @@ pub(in crate::ui) struct ConsoleQuery {
 /// The end of a console.
 pub(in crate::ui) async fn show_console(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
     Query(query): Query<ConsoleQuery>,

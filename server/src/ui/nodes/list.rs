@@ -9,7 +9,7 @@ use muster_core::lifecycle::state::State as NodeState;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{self, Op, Order, Term};
 use crate::db::nodes::{AddressRow, NodeRow};
@@ -69,7 +69,7 @@ pub(in crate::ui) struct NodesQuery {
 /// A page of nodes, by name.
 pub(in crate::ui) async fn list_nodes(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<NodesQuery>,
 ) -> Result<Response, Error> {

@@ -26,7 +26,7 @@ use super::format::{self, Moment, member};
 use super::frame::{Frame, Live, Section, Visit};
 use super::operations::progress;
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
@@ -105,7 +105,7 @@ pub(super) struct NodeQuery {
 /// One node, by name or id.
 pub(super) async fn show_node(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Path(key): Path<String>,
     Query(query): Query<NodeQuery>,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::facts::Table;
 use crate::app::App;
-use crate::auth::Operator;
+use crate::auth::Actor;
 use crate::db::components::ComponentRow;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -73,7 +73,7 @@ pub(in crate::ui) struct Replaced {
 /// Says that a part was replaced, as `POST /v1/nodes/{node}/actions/replace-parts` does.
 pub(in crate::ui) async fn replace_part(
     State(app): State<App>,
-    Operator(actor): Operator,
+    actor: Actor,
     Path(node): Path<String>,
     Form(form): Form<Replaced>,
 ) -> Result<Redirect, Error> {

@@ -15,7 +15,7 @@ use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::operations::{OperationFilter, OperationRow};
 use crate::error::Error;
@@ -61,7 +61,7 @@ pub(super) struct OperationsQuery {
 /// Operations, newest first.
 pub(super) async fn list_operations(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<OperationsQuery>,
 ) -> Result<ListPage, Error> {
@@ -145,7 +145,7 @@ pub(super) struct Page {
 /// One operation.
 pub(super) async fn show_operation(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Path(id): Path<OperationId>,
 ) -> Result<Page, Error> {
