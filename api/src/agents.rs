@@ -25,6 +25,8 @@ pub struct Agent {
     /// How far the clock of its machine is ahead of the server's time, in milliseconds. Nothing is decided by it; beyond five minutes it is told as an
     /// event.
     pub clock_offset_ms: Option<i64>,
+    /// Until when its newest certificate counts. Absent until it enrolled. It renews at half of a certificate's life.
+    pub certified_until: Option<Timestamp>,
 }
 
 /// The answer to an enrolment: the only time the token is shown.
@@ -33,4 +35,8 @@ pub struct EnrolledAgent {
     pub agent: Agent,
     #[schema(value_type = String)]
     pub token: Secret,
+    /// Until when the token can be used, once.
+    pub token_expires_at: Timestamp,
+    /// The certificate, PEM, of the authority that certifies the server for its agents; the token carries its digest.
+    pub authority: String,
 }

@@ -52,7 +52,7 @@ class Muster:
         for name in ("undionly.kpxe", "snponly.efi", "muster.ipxe"):
             (loaders / name).write_bytes(bytes(1 << 20))
         node = os.environ["MUSTER_NODE"]
-        argv = ["agent", "--server", f"http://{self.agents}", "--token-file", token, "--data-dir", self.folder / "agent", "--ipxe-dir", loaders, "--muster-node", node]
+        argv = ["agent", "--server", f"https://{self.agents}", "--token-file", token, "--data-dir", self.folder / "agent", "--ipxe-dir", loaders, "--muster-node", node]
         return self._start("agent", argv)
 
     def _start(self, name, argv, **env):

@@ -85,7 +85,7 @@ pub(crate) struct FleetArguments {
     /// A file that holds an administrator's token for it.
     #[arg(long, requires = "server")]
     pub token_file: Option<PathBuf>,
-    /// Its agents' listener: `http://10.0.0.5:8081`.
+    /// Its agents' listener: `https://10.0.0.5:8081`.
     #[arg(long, requires = "server")]
     pub agent_server: Option<String>,
     /// The muster binary, for a server of its own.

@@ -19,6 +19,9 @@ pub enum Error {
     Unprocessable(Vec<Fault>),
     #[error("not signed in")]
     Unauthenticated,
+    /// What an agent shows is not accepted (401): a stable code, and a sentence that says what to do.
+    #[error("{code}: {detail}")]
+    NotAdmitted { code: &'static str, detail: String },
     #[error("forbidden: {0}")]
     Forbidden(String),
     /// The kind and name that were not found.
@@ -113,6 +116,7 @@ impl Error {
             Self::Invalid(_)
             | Self::Unprocessable(_)
             | Self::Unauthenticated
+            | Self::NotAdmitted { .. }
             | Self::Forbidden(_)
             | Self::NotFound(_)
             | Self::SecondPerson { .. }
@@ -131,7 +135,7 @@ impl Error {
         match self {
             Self::Invalid(_) => StatusCode::BAD_REQUEST,
             Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated | Self::NotAdmitted { .. } => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
@@ -159,7 +163,7 @@ impl Error {
             }
             Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
-            Self::Conflict { code, detail } => (code, detail.clone(), &[]),
+            Self::Conflict { code, detail } | Self::NotAdmitted { code, detail } => (code, detail.clone(), &[]),
             Self::Busy { detail, .. } => ("busy", detail.clone(), &[]),
             Self::SecondPerson { id, because } => {
                 let detail =

@@ -1,5 +1,5 @@
-//! The keys of the server: the master key outside the database, the envelope it puts around every secret, and the two keys that sign
-//! (permits, SSH user certificates). A missing or wrong master key fails closed.
+//! The keys of the server: the master key outside the database, the envelope it puts around every secret, and the keys that sign
+//! (permits, SSH user certificates, agents' certificates). A missing or wrong master key fails closed.
 
 use std::path::Path;
 
@@ -17,6 +17,7 @@ use russh::keys::ssh_key::certificate::{Builder, CertType};
 use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
 use sqlx::PgPool;
 
+use crate::auth::authority::Authority;
 use crate::db;
 
 const NONCE_BYTES: usize = 12;
@@ -139,6 +140,8 @@ pub struct Keys {
     pub master: MasterKey,
     permit: SigningKey,
     user_ca: PrivateKey,
+    /// Certifies agents, and the server for them.
+    pub authority: Authority,
 }
 
 impl Keys {
@@ -152,10 +155,14 @@ impl Keys {
             let sealed = master.seal(&place(name), &rand::random::<[u8; 32]>())?;
             db::keys::insert_if_absent(&mut conn, name, &sealed, clock.now()).await?;
         }
+        let authority = master.seal(&place("agent_ca"), Authority::make()?.as_bytes())?;
+        db::keys::insert_if_absent(&mut conn, "agent_ca", &authority, clock.now()).await?;
+        let authority = master.open(&place("agent_ca"), &db::keys::get(&mut conn, "agent_ca").await?)?;
+        let authority = Authority::open(std::str::from_utf8(&authority)?)?;
         let permit = seed(&master, &db::keys::get(&mut conn, "permit").await?, "permit")?;
         let ca = seed(&master, &db::keys::get(&mut conn, "ssh_user_ca").await?, "ssh_user_ca")?;
         let pair = russh::keys::ssh_key::private::Ed25519Keypair::from_seed(&ca);
-        Ok(Self { master, permit: SigningKey::from_bytes(&permit), user_ca: PrivateKey::from(pair) })
+        Ok(Self { master, permit: SigningKey::from_bytes(&permit), user_ca: PrivateKey::from(pair), authority })
     }
 
     /// The key that signs permits.

@@ -213,7 +213,7 @@ async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_lose
     world.agent.hello_again().await.unwrap();
     assert!(!world.agent.renew(&mine).await.unwrap());
     world.admin.delete("/v1/sites/lab/agents/first").await.expect(204);
-    assert_eq!(world.agent.renew(&mine).await.unwrap_err(), Stop::Refused(401, "unauthenticated".into()));
+    assert_eq!(world.agent.renew(&mine).await.unwrap_err(), Stop::Refused(401, "certificate_required".into()));
     let handed_on: Vec<Job> = second.lease(5, 0).await.unwrap();
     assert_eq!(handed_on.len(), 2);
     assert!(handed_on.iter().any(|job| (job.id, job.attempt) == (mine.id, 2)));

@@ -8,16 +8,16 @@ use axum::http::Request;
 use jiff::{SignedDuration, Timestamp};
 use muster_agent::boot::BootPorts;
 use muster_agent::work::AgentOptions;
+use muster_agent::work::identity::Entry;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
-use muster_server::http;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt as _;
 
+use crate::support::agents::{Door, in_process};
 use crate::support::fleet;
 use crate::support::server::{Caller, START, Server};
 
@@ -35,7 +35,7 @@ impl Agent {
         let name = format!("{site}-agent");
         let made = admin.post(&format!("/v1/sites/{site}/agents"), &json!({ "name": name })).await.expect(201);
         let token = made.body["token"].as_str().unwrap().to_owned();
-        let mut agent = Self { router: http::agent::router(server.app.clone()), token, epoch: 0 };
+        let mut agent = Self { router: in_process(&server.app), token, epoch: 0 };
         let (status, welcome) = agent.call("hello", &json!({ "protocol": 1, "version": "0", "instance": "a" })).await;
         assert_eq!(status, 200);
         agent.epoch = welcome["epoch"].as_i64().unwrap();
@@ -174,17 +174,14 @@ async fn what_a_machine_writes_arrives_at_the_reader() {
     let admin = server.admin().await;
     admin.put("/v1/sites/lab", &json!({ "spec": {} })).await.expect(201);
     let made = admin.post("/v1/sites/lab/agents", &json!({ "name": "a" })).await.expect(201);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server_url = format!("http://{}", listener.local_addr().unwrap());
-    let router = http::agent::router(server.app.clone());
-    let _serving = AbortOnDropHandle::new(tokio::spawn(async move { axum::serve(listener, router).await }));
+    let door = Door::open(&server.app).await;
     let dir = tempfile::tempdir().unwrap();
     for file in ["undionly.kpxe", "snponly.efi", "muster.ipxe", "muster-node"] {
         std::fs::write(dir.path().join(file), file).unwrap();
     }
     let options = AgentOptions {
-        server_url,
-        token: Secret::new(made.body["token"].as_str().unwrap()),
+        server_url: door.url.clone(),
+        entry: Entry::Certificate { token: Some(Secret::new(made.body["token"].as_str().unwrap())) },
         data_dir: dir.path().join("data"),
         ipxe_dir: dir.path().to_owned(),
         muster_node: dir.path().join("muster-node"),

@@ -6,6 +6,7 @@ mod access; // Who may do what
 mod agents; // Agents that die, and their successors
 mod audit; // The history after somebody changed it
 mod canary; // Secrets, planted and looked for
+mod certificates; // What agents show
 mod claims; // Who gets a node
 mod client; // The typed client over a socket
 mod consoles; // What nodes write on their consoles

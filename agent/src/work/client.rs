@@ -1,6 +1,6 @@
 //! The server's agent API, typed. The agent calls, the server answers; nothing here decides.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,8 +12,10 @@ use muster_core::wire::agent::{
     RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
     StartAct, Welcome,
 };
+use muster_core::wire::enrol::{Enrol, Issued, Renew};
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,34 +67,81 @@ impl CallError {
     }
 }
 
-/// The HTTP side: one connection pool, one token.
+/// The HTTP side: one connection pool, under one certificate at a time.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    /// Replaced with the certificate: connections under the former end when nobody uses them any more.
+    http: Arc<RwLock<reqwest::Client>>,
     /// Without a slash at its end.
     server_url: String,
-    token: Secret,
     marks: Arc<Marks>,
     contact: Contact,
     clock: Clock,
 }
 
 impl Client {
-    /// `server_url` without a path: `http://127.0.0.1:8080`.
+    /// `server_url` without a path: `https://10.0.0.5:8081`.
     ///
     /// # Errors
-    /// `Refused` when the URL is none, or TLS cannot be set up.
-    pub fn new(server_url: &str, token: Secret) -> Result<Self, CallError> {
-        let invalid = |error: String| CallError::Refused { status: 0, code: "server_url".into(), detail: error };
-        reqwest::Url::parse(server_url).map_err(|error| invalid(format!("{server_url:?}: {error}")))?;
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| invalid(error.to_string()))?;
+    /// `Refused` when the URL is none, or not one of TLS.
+    pub fn new(server_url: &str, tls: rustls::ClientConfig) -> Result<Self, CallError> {
+        let url = parse(server_url)?;
+        match url.scheme() {
+            "https" => Self::with(server_url, secured(tls)?),
+            _ => Err(invalid(format!("{server_url:?}: the agents' listener speaks TLS; its URL begins with https://"))),
+        }
+    }
+
+    /// Shows a token over plain HTTP, to a server of the same test: on the loopback interface and nowhere else.
+    ///
+    /// # Errors
+    /// `Refused` when the URL is none, or of another machine.
+    pub fn on_loopback(server_url: &str, token: &Secret) -> Result<Self, CallError> {
+        let url = parse(server_url)?;
+        if url.scheme() != "http" || !matches!(url.host_str(), Some("127.0.0.1" | "localhost")) {
+            return Err(invalid(format!("{server_url:?}: a token is shown on the loopback interface alone")));
+        }
+        let mut header =
+            HeaderValue::from_str(&format!("Bearer {}", token.reveal())).map_err(|error| invalid(error.to_string()))?;
+        header.set_sensitive(true);
+        let http = builder().default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)])).build();
+        Self::with(server_url, http.map_err(|error| invalid(error.to_string()))?)
+    }
+
+    fn with(server_url: &str, http: reqwest::Client) -> Result<Self, CallError> {
         let server_url = server_url.trim_end_matches('/').to_owned();
         let (marks, contact, clock) = (Arc::default(), Contact::default(), Clock::System);
-        Ok(Self { http, server_url, token, marks, contact, clock })
+        Ok(Self { http: Arc::new(RwLock::new(http)), server_url, marks, contact, clock })
+    }
+
+    /// Shows another certificate from now on; calls under way end under the former.
+    ///
+    /// # Errors
+    /// `Refused` when TLS cannot be set up with it.
+    pub fn show(&self, tls: rustls::ClientConfig) -> Result<(), CallError> {
+        let http = secured(tls)?;
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
+        Ok(())
+    }
+
+    fn http(&self) -> reqwest::Client {
+        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first certificate, for a token.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn enrol(&self, enrol: &Enrol) -> Result<Issued, CallError> {
+        self.ask("enrol", enrol, CALL).await
+    }
+
+    /// Another certificate, for the one that is shown.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn renew(&self, renew: &Renew) -> Result<Issued, CallError> {
+        self.ask("certificate", renew, CALL).await
     }
 
     /// The same, remembering there what the server asks to be remembered.
@@ -120,7 +169,7 @@ impl Client {
 
     /// Where the blob cache fetches from.
     pub fn blob_source(&self) -> BlobSource {
-        BlobSource { base_url: self.server_url.clone(), token: self.token.clone(), client: self.http.clone() }
+        BlobSource { base_url: self.server_url.clone(), client: self.http() }
     }
 
     async fn ask<Q: Serialize, A: DeserializeOwned>(
@@ -135,7 +184,7 @@ impl Client {
 
     async fn post<Q: Serialize>(&self, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
-        let mut request = self.http.post(url).bearer_auth(self.token.reveal()).timeout(within).json(body);
+        let mut request = self.http().post(url).timeout(within).json(body);
         if let Some(mark) = self.marks.latest() {
             request = request.header(HEARD, mark);
         }
@@ -297,6 +346,23 @@ async fn read(mut answer: Response, limit: usize) -> Result<Vec<u8>, CallError> 
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+fn parse(server_url: &str) -> Result<reqwest::Url, CallError> {
+    reqwest::Url::parse(server_url).map_err(|error| invalid(format!("{server_url:?}: {error}")))
+}
+
+fn invalid(detail: String) -> CallError {
+    CallError::Refused { status: 0, code: "server_url".into(), detail }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none())
+}
+
+fn secured(tls: rustls::ClientConfig) -> Result<reqwest::Client, CallError> {
+    let builder = builder().tls_backend_preconfigured(tls).https_only(true).http1_only();
+    builder.build().map_err(|error| invalid(error.to_string()))
 }
 
 fn away(why: &str) -> CallError {

@@ -8,6 +8,7 @@ pub mod binary; // muster-node, as pushed to nodes
 pub mod client; // The server's agent API
 pub mod context; // What one job has in hand
 mod evidence; // What the BMC logged while a job failed
+pub mod identity; // What it shows the server
 pub mod job; // One job from lease to outcome
 mod jobs; // One file per kind of job
 mod leases; // From the server's queue to running jobs
@@ -24,7 +25,6 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use muster_core::clock::Clock;
-use muster_core::values::Secret;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{Hello, Sighting, SiteConfig, Welcome};
 use muster_core::wire::node::SiteTrust;
@@ -36,6 +36,7 @@ use self::agent::Agent;
 use self::backoff::Backoff;
 use self::binary::NodeBinary;
 use self::client::{CallError, Client, Server};
+use self::identity::{Entry, Identity};
 use self::marks::Marks;
 use self::reports::Reports;
 use crate::blobs::BlobCache;
@@ -55,8 +56,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(15);
 pub struct AgentOptions {
     /// The server's base URL, without a path.
     pub server_url: String,
-    /// The agent's bearer token.
-    pub token: Secret,
+    pub entry: Entry,
     /// Blobs, the last site configuration, reported host keys.
     pub data_dir: PathBuf,
     /// Directory with `undionly.kpxe`, `snponly.efi` and `muster.ipxe`.
@@ -92,7 +92,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     let stop = cancel.child_token();
     let _stopped_on_every_way_out = stop.clone().drop_guard();
     let marks = Marks::open(&options.data_dir).map_err(io("latest event", &options.data_dir))?;
-    let client = Client::new(&options.server_url, options.token.clone()).map_err(AgentError::NotWelcome)?;
+    let (client, identity) = enter(&options)?;
     let clock = Clock::following(options.clock);
     let client = client.remembering(marks).setting(clock.clone());
     let node = NodeBinary::load(&options.muster_node).await.map_err(io("muster-node", &options.muster_node))?;
@@ -114,7 +114,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
     };
     let services = BootServices::start(boot, configs, boots.clone(), seen, stop.clone());
     let services = services.await.map_err(io("boot services", &options.data_dir))?;
-    let Some(welcome) = stop.run_until_cancelled(hello(&client)).await.transpose()? else {
+    let Some(welcome) = stop.run_until_cancelled(hello(&client, &identity, &options.entry)).await.transpose()? else {
         services.stopped().await;
         return Ok(());
     };
@@ -133,7 +133,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     });
-    let ended = serve(&agent, config, sightings, &stop).await;
+    let ended = serve(&agent, identity, (config, sightings), &stop).await;
     stop.cancel();
     services.stopped().await;
     ended
@@ -142,8 +142,8 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
 /// Everything that needs the server.
 async fn serve(
     agent: &Arc<Agent>,
-    config: watch::Sender<Option<SiteConfig>>,
-    seen: mpsc::Receiver<Sighting>,
+    identity: Option<Arc<Identity>>,
+    (config, seen): (watch::Sender<Option<SiteConfig>>, mpsc::Receiver<Sighting>),
     stop: &CancellationToken,
 ) -> Result<(), AgentError> {
     let work = stop.child_token();
@@ -155,6 +155,10 @@ async fn serve(
     tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
     let (sweeper, swept) = (Arc::clone(agent), work.clone());
     tasks.spawn(async move { swept.run_until_cancelled(sweeper.sessions.keep_swept()).await.unwrap_or_default() });
+    if let Some(identity) = identity {
+        let renewing = identity.keep_renewed(agent.server.client.clone(), agent.clock.clone());
+        tasks.spawn(work.clone().run_until_cancelled_owned(renewing).map(drop));
+    }
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = agent.superseded.cancelled() => Err(AgentError::Superseded),
@@ -165,13 +169,35 @@ async fn serve(
     ended
 }
 
-/// Says hello until the server answers.
-async fn hello(client: &Client) -> Result<Welcome, AgentError> {
+/// How this agent speaks to its server, before it has said anything.
+fn enter(options: &AgentOptions) -> Result<(Client, Option<Arc<Identity>>), AgentError> {
+    let (url, refused) = (&options.server_url, AgentError::NotWelcome);
+    match &options.entry {
+        Entry::Loopback { token } => Ok((Client::on_loopback(url, token).map_err(refused)?, None)),
+        Entry::Certificate { token } => {
+            let identity = Identity::open(&options.data_dir, token.as_ref());
+            let identity = identity.map_err(io("this agent's key and certificate", &options.data_dir))?;
+            let client = Client::new(url, identity.tls().map_err(refused)?).map_err(refused)?;
+            Ok((client, Some(Arc::new(identity))))
+        }
+    }
+}
+
+/// Enrols where that is to be done, and says hello, until the server answers.
+async fn hello(client: &Client, identity: &Option<Arc<Identity>>, entry: &Entry) -> Result<Welcome, AgentError> {
     let instance = hex::encode(rand::random::<[u8; 16]>());
     let hello = Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into(), instance };
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
-        match client.hello(&hello).await {
+        let enrolled = match (identity, entry) {
+            (Some(identity), Entry::Certificate { token: Some(token) }) => identity.enrol(client, token).await,
+            _ => Ok(()),
+        };
+        let welcome = match enrolled {
+            Ok(()) => client.hello(&hello).await,
+            Err(error) => Err(error),
+        };
+        match welcome {
             Ok(welcome) if welcome.protocol == PROTOCOL => return Ok(welcome),
             Ok(welcome) => return Err(AgentError::Protocol { server: welcome.protocol }),
             Err(error) if error.retryable() => tracing::warn!(%error, "the server has not said welcome yet"),

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use jiff::SignedDuration;
 use muster_core::values::Secret;
 use muster_server::app::App;
 use muster_server::db;
 use muster_server::keys::{Create, MasterKey};
-use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{Loaders, options};
@@ -16,6 +16,9 @@ use super::migrate::Database;
 use super::postgres::Postgres;
 use super::server::{Serve, build, serve};
 use super::{bootstrap, migrate};
+
+/// Its own agent enrols at once.
+const ENROLS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Options of the all-in-one.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,7 +82,7 @@ async fn run_on(url: &str, args: DevArgs, dir: &Path, cancel: CancellationToken)
 async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken) -> anyhow::Result<()> {
     let Some(site) = args.site else { return Ok(()) };
     let token = loop {
-        if let Some(token) = enrol(&app.pool, &site).await? {
+        if let Some(token) = enrol(&app, &site).await? {
             break token;
         }
         tokio::select! {
@@ -87,18 +90,19 @@ async fn agent(app: App, args: DevArgs, dir: PathBuf, cancel: CancellationToken)
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     };
-    let server = format!("http://{}", args.serve.agent_listen);
-    let options = options(&server, token, dir.join("agent"), &args.loaders);
+    let server = format!("https://{}", args.serve.agent_listen);
+    let options = options(&server, Some(token), dir.join("agent"), &args.loaders);
     Ok(muster_agent::work::run(options, cancel).await?)
 }
 
 /// Enrols this process as the site's agent; `None` while the site is not declared.
-async fn enrol(pool: &PgPool, site: &str) -> anyhow::Result<Option<Secret>> {
-    let mut tx = pool.begin().await?;
+async fn enrol(app: &App, site: &str) -> anyhow::Result<Option<Secret>> {
+    let mut tx = app.pool.begin().await?;
     let Some(site) = db::agents::find_site(&mut tx, site).await? else { return Ok(None) };
     db::agents::delete_dev(&mut tx, site).await?;
-    let minted = muster_server::auth::tokens::mint_agent();
-    db::agents::insert(&mut tx, site, &format!("dev-{}", hex_of::<4>()), &minted.hash).await?;
+    let minted = muster_server::auth::tokens::mint_agent(app.keys.authority.digest());
+    let (now, name) = (app.clock.now(), format!("dev-{}", hex_of::<4>()));
+    db::enrolments::insert(&mut tx, site, &name, &minted.hash, (now, now + ENROLS_WITHIN)).await?;
     tx.commit().await?;
     Ok(Some(minted.secret))
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 use muster_core::clock::Clock;
 use muster_server::app::App;
+use muster_server::http::agent::tls::{Peer, TlsListener};
 use muster_server::keys::{Create, Keys, MasterKey};
 use muster_server::outbound::policy::Policy;
 use muster_server::outbound::{DEADLINE, Names, Outbound};
@@ -34,7 +36,7 @@ pub(crate) struct Serve {
     /// API and console; a listener passed by the service manager (LISTEN_FDS) goes first.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// The agents' own listener.
+    /// The agents' own listener: TLS, by certificates of this installation's own authority.
     #[arg(long, default_value = "127.0.0.1:8081")]
     pub agent_listen: SocketAddr,
     /// Blobs; shared by all replicas.
@@ -53,6 +55,9 @@ pub(crate) struct Serve {
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
     #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
     pub key_file: PathBuf,
+    /// How many hours a certificate of an agent lasts; agents renew theirs at half of it.
+    #[arg(long, env = "MUSTER_AGENT_CERTIFICATE_HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(1..=8760))]
+    pub agent_certificate_hours: u32,
 }
 
 /// Runs until cancelled.
@@ -81,7 +86,8 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     tokio::fs::create_dir_all(blobs.join("sha256")).await.with_context(|| format!("make {}", blobs.display()))?;
     let clock = Clock::following(Clock::System);
     let master = MasterKey::load(&args.key_file, create_key)?;
-    let keys = Keys::load(master, &pool, &clock).await?;
+    let mut keys = Keys::load(master, &pool, &clock).await?;
+    keys.authority = keys.authority.lasting(SignedDuration::from_hours(args.agent_certificate_hours.into()));
     let app = App {
         pool,
         clock,
@@ -121,7 +127,8 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
     let routes = muster_server::http::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
     tasks.spawn(async move { axum::serve(public, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
     let stopped = cancel.clone();
-    let routes = muster_server::http::agent::router(app.clone());
+    let agents = TlsListener::start(agents, &app.keys.authority).context("certify this server for its agents")?;
+    let routes = muster_server::http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
     tasks.spawn(async move { axum::serve(agents, routes).with_graceful_shutdown(stopped.cancelled_owned()).await });
     let (engine, stopped) = (app.clone(), cancel.clone());
     tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Server and agent: the agent calls, the server answers. `POST /agent/v1/…` with a bearer token; JSON both ways.
+//! Server and agent: the agent calls, the server answers. `POST /agent/v1/…` under the agent's certificate; JSON both ways.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -3,6 +3,7 @@
 pub mod adopt; // Taking over a machine that somebody else installed
 pub mod agent; // Between server and agent, over HTTP
 pub mod bmc; // BMCs in orders
+pub mod enrol; // How an agent comes by its certificate
 pub mod members; // Who is in a cluster
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 pub mod noticed; // How late a restarted system was seen to answer

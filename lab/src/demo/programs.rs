@@ -158,7 +158,7 @@ impl Programs {
                     .arg(&self.muster_node);
             }
             Part::Agent => {
-                command.args(["agent", "--server", &format!("http://{agents}"), "--token-file"]);
+                command.args(["agent", "--server", &format!("https://{agents}"), "--token-file"]);
                 command.arg(self.parts.data.join("agent-token")).arg("--data-dir").arg(self.parts.data.join("agent"));
                 command.arg("--ipxe-dir").arg(&self.ipxe).arg("--muster-node").arg(&self.muster_node);
             }

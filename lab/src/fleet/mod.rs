@@ -6,6 +6,7 @@
 
 mod declare; // The fleet, as a client declares it
 mod follow; // Where every node is, from the history
+mod identity; // How the agent shows who it is
 mod kills; // Ends programs as crashes do
 mod oracle; // What must hold at the end
 mod people; // What operators do: claim, release, mend

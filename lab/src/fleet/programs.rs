@@ -54,7 +54,7 @@ impl Programs {
             }
             ServerOptions::Own { muster } => {
                 let [api, agents] = [free_port()?, free_port()?];
-                (self.url, self.agent_url) = (format!("http://127.0.0.1:{api}"), format!("http://127.0.0.1:{agents}"));
+                (self.url, self.agent_url) = (format!("http://127.0.0.1:{api}"), format!("https://127.0.0.1:{agents}"));
                 self.muster = Some(muster.clone());
                 self.spawn(Part::Postgres).await?;
                 let token = self.parts.wait_for_file("token").await?;
@@ -90,6 +90,7 @@ impl Programs {
         let name = format!("{SITE}-{}", hex::encode(rand::random::<[u8; 4]>()));
         let enrolled = self.client.enrol_agent(SITE, &name.parse()?).await?;
         write_secret(&self.dir.join("agent-token"), enrolled.token.reveal())?;
+        std::fs::write(self.dir.join("agent-token.authority"), &enrolled.authority).context("write the authority")?;
         self.spawn(Part::Agent).await
     }
 
@@ -122,7 +123,7 @@ impl Programs {
                 command
             }
             Part::Server => {
-                let listen = |url: &str| url.trim_start_matches("http://").to_owned();
+                let listen = |url: &str| url.rsplit('/').next().unwrap_or_default().to_owned();
                 let mut command = muster()?;
                 command.arg("server").arg("--listen").arg(listen(&self.url));
                 command.arg("--agent-listen").arg(listen(&self.agent_url)).arg("--data-dir").arg(data);

@@ -12,6 +12,7 @@ use muster_core::wire::agent::{Job, SiteConfig, SitePoll};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::identity;
 use crate::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
 use crate::simulated::keep::Keep;
 
@@ -20,7 +21,7 @@ const CAPACITY: usize = 2048;
 const POLL_S: u64 = 30;
 const CALLS: usize = 32;
 /// Longer than a poll.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 /// A server that is away is asked again after this, twice as long each time, and for as long as it takes.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -43,8 +44,8 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     let token = std::fs::read_to_string(&options.token_file)
         .with_context(|| format!("the token file {}", options.token_file.display()))?;
     let rack = Keep::open(&options.machines)?;
-    let url = options.server.trim_end_matches('/').to_owned();
-    let listener = Arc::new(Socket { http: client()?, url, calls: Semaphore::new(CALLS) });
+    let (http, url) = identity::enter(&options.server, &options.token_file, token.trim()).await?;
+    let listener = Arc::new(Socket { http, url, calls: Semaphore::new(CALLS) });
     let agent = Agent::start(listener, token.trim(), Arc::new(Mutex::new(rack)), IMMORTAL).await;
     let agent = agent.map_err(|stop| anyhow::anyhow!("not welcome: {stop:?}"))?.at_the_real_pace();
     tracing::info!(epoch = agent.epoch, "welcome");
@@ -89,7 +90,7 @@ async fn one(agent: Agent, job: Job) {
 fn go_on(stop: &Stop) -> anyhow::Result<()> {
     match stop {
         Stop::Refused(_, code) if code == "stale_epoch" => anyhow::bail!("another process has taken over"),
-        Stop::Refused(401 | 403, _) => anyhow::bail!("the token is not accepted"),
+        Stop::Refused(401 | 403, _) => anyhow::bail!("the certificate is not accepted"),
         stop => {
             tracing::warn!(?stop, "a poll was refused");
             Ok(())
@@ -105,14 +106,9 @@ struct Socket {
     calls: Semaphore,
 }
 
-fn client() -> anyhow::Result<reqwest::Client> {
-    let builder = reqwest::Client::builder().timeout(TIMEOUT).connect_timeout(Duration::from_secs(5)).no_proxy();
-    Ok(builder.redirect(reqwest::redirect::Policy::none()).build()?)
-}
-
 impl Socket {
     async fn once(&self, call: &Call) -> reqwest::Result<Answered> {
-        let mut request = self.http.post(format!("{}{}", self.url, call.path)).bearer_auth(&call.token);
+        let mut request = self.http.post(format!("{}{}", self.url, call.path));
         if let Some(heard) = &call.heard {
             request = request.header(HEARD, heard);
         }

@@ -2,6 +2,7 @@
 //! ask; what its route needs is said once, in `routes.rs`, and a route that is not there is nobody's.
 
 pub mod access; // What an actor may do, and where
+pub mod authority; // Certificates of agents
 pub mod cross_site; // Refuses what another site makes a browser send
 pub mod oidc; // People whom an identity provider vouches for
 pub mod passwords; // Argon2id

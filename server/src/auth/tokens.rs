@@ -30,17 +30,18 @@ pub struct Minted {
 /// Makes an API token.
 pub fn mint() -> Minted {
     let id = TokenId::new();
-    minted(PREFIX, id)
+    minted(PREFIX, id, "")
 }
 
-/// Makes an agent's token. The id in it is only there for scanners and logs.
-pub fn mint_agent() -> Minted {
-    minted(AGENT_PREFIX, TokenId::new())
+/// Makes the token that an agent enrols with; it carries the authority's digest, by which the agent knows the server. The id in it is only there for scanners
+/// and logs.
+pub fn mint_agent(authority: Digest) -> Minted {
+    minted(AGENT_PREFIX, TokenId::new(), &format!("_{}", authority.hex()))
 }
 
-fn minted(prefix: &str, id: TokenId) -> Minted {
+fn minted(prefix: &str, id: TokenId, rest: &str) -> Minted {
     let secret = hex::encode(rand::random::<[u8; SECRET_BYTES]>());
-    let body = format!("{prefix}_{}_{secret}", id.0.simple());
+    let body = format!("{prefix}_{}_{secret}{rest}", id.0.simple());
     let text = format!("{body}{:08x}", crc32fast::hash(body.as_bytes()));
     Minted { id, hash: hash(&text), secret: Secret::new(text) }
 }
@@ -112,6 +113,9 @@ mod tests {
         for bad in ["", "mst_", "ü", &text[..text.len() - 1], &text.replace('_', "-"), &text.to_uppercase()] {
             assert_eq!(id(bad), None, "{bad}");
         }
-        assert_eq!(id(mint_agent().secret.reveal()), None);
+        let authority = Digest::of(b"ca");
+        let agents = mint_agent(authority);
+        assert_eq!(id(agents.secret.reveal()), None);
+        assert_eq!(muster_core::wire::enrol::authority_of(agents.secret.reveal()), Some(authority));
     }
 }

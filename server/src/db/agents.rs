@@ -13,7 +13,7 @@ use sqlx::types::mac_address::MacAddress;
 
 use crate::error::Error;
 
-/// An agent that showed its token.
+/// An agent as stored.
 #[derive(Clone, Debug)]
 pub struct AgentRow {
     pub id: AgentId,
@@ -26,6 +26,8 @@ pub struct AgentRow {
     pub last_seen: Option<jiff_sqlx::Timestamp>,
     /// How far its machine's clock is ahead, in milliseconds.
     pub clock_offset_ms: Option<i64>,
+    /// Until when its newest certificate counts; none before it enrolled.
+    pub certified_until: Option<jiff_sqlx::Timestamp>,
 }
 
 /// Who calls, and what every call of an agent is held against: read in one go, for each of thousands of jobs calls.
@@ -44,22 +46,23 @@ pub struct SiteLease {
     pub until: Option<Timestamp>,
 }
 
-/// The agent a token belongs to; `heard` is the event it remembers.
+/// The agent that a certificate names, with its site; `heard` is the event it remembers. None where the agent was removed.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn find_caller(
     conn: &mut PgConnection,
-    token_hash: &[u8],
+    (agent, site): (AgentId, ObjectId),
     heard: Option<EventId>,
 ) -> Result<Option<Caller>, Error> {
     let row = sqlx::query!(
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version,
                   a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms,
-                  l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
-                  ($2::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $2)) AS "known!"
-           FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.token_hash = $1"#,
-        token_hash,
+                  a.certified_until AS "certified_until: jiff_sqlx::Timestamp", l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
+                  ($3::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $3)) AS "known!"
+           FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.id = $1 AND a.site_id = $2"#,
+        agent as AgentId,
+        site as ObjectId,
         heard as Option<EventId>,
     )
     .fetch_optional(conn)
@@ -75,6 +78,7 @@ pub async fn find_caller(
             version: row.version,
             last_seen: row.last_seen,
             clock_offset_ms: row.clock_offset_ms,
+            certified_until: row.certified_until,
         },
         lease: SiteLease { holder: row.holder, until: row.until.map(|at| at.to_jiff()) },
         known: row.known,
@@ -88,32 +92,15 @@ pub async fn find_caller(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
-        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+                  a.certified_until
            FROM agents a JOIN objects s ON s.id = a.site_id ORDER BY a.name LIMIT 1000"#,
     )
     .fetch_all(conn)
     .await?)
 }
 
-/// Enrols an agent for a site; its token is shown once and stored as a hash.
-///
-/// # Errors
-/// When the name is taken or the database fails.
-pub async fn insert(conn: &mut PgConnection, site: ObjectId, name: &str, token_hash: &[u8]) -> Result<AgentId, Error> {
-    let id = AgentId::new();
-    sqlx::query!(
-        "INSERT INTO agents (id, site_id, name, token_hash) VALUES ($1, $2, $3, $4)",
-        id as AgentId,
-        site as ObjectId,
-        name,
-        token_hash,
-    )
-    .execute(conn)
-    .await?;
-    Ok(id)
-}
-
-/// Forgets an agent: its token is worth nothing from now on. What it had leased must be put back first.
+/// Forgets an agent: its certificates are worth nothing from now on. What it had leased must be put back first.
 ///
 /// # Errors
 /// When the database fails or a job is still leased to it.
@@ -146,13 +133,13 @@ pub async fn hello(
     .await?)
 }
 
-/// The epoch of an agent's current process: until the transaction ends no other one is welcomed, and nobody else holds it.
+/// The epoch of an agent's current process: until the transaction ends no other one is welcomed, and nobody else holds it. None where it was removed.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<i64, Error> {
+pub async fn hold(conn: &mut PgConnection, agent: AgentId) -> Result<Option<i64>, Error> {
     Ok(sqlx::query_scalar!("SELECT epoch FROM agents WHERE id = $1 FOR NO KEY UPDATE", agent as AgentId)
-        .fetch_one(conn)
+        .fetch_optional(conn)
         .await?)
 }
 

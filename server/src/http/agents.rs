@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
+use jiff::SignedDuration;
 use muster_api::agents::{Agent, EnrolAgent, EnrolledAgent};
 use muster_api::object::Page;
 use muster_api::problem::Problem;
@@ -22,6 +23,9 @@ use crate::db::events::NewEvent;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 
+/// How long an enrolment token waits for its agent.
+const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24);
+
 /// The routes of agents.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_agents, enrol_agent)).routes(routes!(remove_agent))
@@ -40,11 +44,12 @@ async fn list_agents(State(app): State<App>, _: Actor, Path(site): Path<String>)
 }
 
 /// Enrols an agent for a site. Its token is in this answer and nowhere else, so an Idempotency-Key has no meaning here: the name keeps a
-/// second request from making a second agent.
+/// second request from making a second agent. The token is good for a day and for one key, which gets a certificate for it. An agent of that name which has no
+/// certificate that counts gets another token.
 #[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")),
     request_body = EnrolAgent, responses(
     (status = 201, description = "Enrolled", body = EnrolledAgent),
-    (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "An agent of that name has a certificate", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn enrol_agent(
     State(app): State<App>,
@@ -54,19 +59,22 @@ async fn enrol_agent(
 ) -> Result<Answer, Error> {
     writing::write(&app, async |conn| {
         let site = find_site(conn, &site).await?;
-        let minted = tokens::mint_agent();
-        let id = db::agents::insert(conn, site.id, request.name.as_str(), &minted.hash).await?;
+        let now = app.clock.now();
+        let minted = tokens::mint_agent(app.keys.authority.digest());
+        let times = (now, now + TOKEN_LASTS);
+        let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
         record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
-        let (version, last_seen, clock_offset_ms) = (None, None, None);
-        let agent =
-            Agent { id: id.0, name: request.name.to_string(), site: site.name, version, last_seen, clock_offset_ms };
-        Ok(Answer::ok(&EnrolledAgent { agent, token: minted.secret })?.status(StatusCode::CREATED))
+        let row = db::agents::list(conn).await?.into_iter().find(|row| row.id == id);
+        let agent = agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
+        let authority = app.keys.authority.pem().to_owned();
+        let enrolled = EnrolledAgent { agent, token: minted.secret, token_expires_at: times.1, authority };
+        Ok(Answer::ok(&enrolled)?.status(StatusCode::CREATED))
     })
     .await
 }
 
-/// Removes an agent. Its token is refused from now on, and what it was doing is put back for another.
+/// Removes an agent. Its certificates are refused from now on, and what it was doing is put back for another.
 #[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
     params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
     (status = 204, description = "Removed"),
@@ -114,5 +122,6 @@ fn agent(row: AgentRow) -> Agent {
         version: row.version,
         last_seen: row.last_seen.map(|at| at.to_jiff()),
         clock_offset_ms: row.clock_offset_ms,
+        certified_until: row.certified_until.map(|at| at.to_jiff()),
     }
 }

@@ -1,5 +1,6 @@
 //! Background work with an owner. Each task is bounded per round and may run on every replica at once.
 
+pub mod certificates; // Tells of agents' certificates that are late
 pub mod clock; // Keeps the time the database's
 pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
@@ -15,6 +16,7 @@ use crate::app::App;
 /// Runs every task until cancelled; a task that panics ends the process, which is restarted whole.
 pub async fn run(app: App, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
+    tasks.spawn(certificates::run(app.clone(), cancel.clone()));
     tasks.spawn(clock::run(app.clone(), cancel.clone()));
     tasks.spawn(leases::run(app.clone(), cancel.clone()));
     tasks.spawn(idempotency::run(app.clone(), cancel.clone()));

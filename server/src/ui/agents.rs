@@ -34,6 +34,8 @@ pub(super) struct AgentLine {
     pub chip: Chip,
     pub seen: Option<Moment>,
     pub clock: String,
+    /// Until when its newest certificate counts.
+    pub certificate: Option<Moment>,
     pub version: String,
     pub instance: String,
     pub epoch: i64,
@@ -63,6 +65,7 @@ pub(super) fn line(row: AgentRow, now: Timestamp) -> AgentLine {
         site: row.site_name,
         seen: seen.map(|at| format::moment(at, now)),
         clock: row.clock_offset_ms.map_or_else(|| "unknown".to_owned(), clock),
+        certificate: row.certified_until.map(|at| format::moment(at.to_jiff(), now)),
         version: format::cut(row.version.as_deref().unwrap_or("–"), 40),
         instance: format::cut(row.instance.as_deref().unwrap_or("–"), 60),
         epoch: row.epoch,

@@ -20,11 +20,12 @@ use muster_core::wire::node::Failure;
 use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
+use muster_server::engine;
 use muster_server::tasks::leases;
-use muster_server::{engine, http};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use crate::support::agents::in_process;
 use crate::support::fleet;
 use crate::support::postgres::Backup;
 use crate::support::server::{Caller, Reply, Server};
@@ -96,7 +97,7 @@ impl World {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }
         let token = enrol(&admin, "first").await;
-        let listener: Arc<dyn Listener> = Arc::new(InProcess(http::agent::router(server.app.clone())));
+        let listener: Arc<dyn Listener> = Arc::new(InProcess(in_process(&server.app)));
         let machine = |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
         let rack = Arc::new(Mutex::new(Rack::of((1..=nodes).map(machine))));
         let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL).await.unwrap();
@@ -165,7 +166,7 @@ impl World {
         std::mem::swap(&mut server.data_dir, &mut self.server.data_dir);
         self.server = server;
         self.admin = self.server.with(self.admin.token.clone());
-        self.listener = Arc::new(InProcess(http::agent::router(self.server.app.clone())));
+        self.listener = Arc::new(InProcess(in_process(&self.server.app)));
         self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 
@@ -173,7 +174,7 @@ impl World {
     pub(crate) async fn listen(&self) -> std::net::SocketAddr {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = http::agent::router(self.server.app.clone());
+        let router = in_process(&self.server.app);
         tokio::spawn(async move { axum::serve(listener, router).await });
         address
     }
@@ -187,7 +188,7 @@ impl World {
 
     /// The real client of the same agent process, at an address that leads to the listener.
     pub(crate) fn client_at(&self, address: std::net::SocketAddr) -> muster_agent::work::client::Server {
-        let client = Client::new(&format!("http://{address}"), Secret::new(self.token.clone())).unwrap();
+        let client = Client::on_loopback(&format!("http://{address}"), &Secret::new(self.token.clone())).unwrap();
         muster_agent::work::client::Server { client, epoch: self.agent.epoch }
     }
 

@@ -13,6 +13,7 @@ use super::server::{FakeServer, TOKEN};
 use super::{RESULT, job, log_lines, node, plan};
 use crate::boot::BootPorts;
 use crate::ssh::sshd::PRINCIPAL;
+use crate::work::identity::Entry;
 use crate::work::{AgentError, AgentOptions, run};
 
 fn start(server: &FakeServer, dir: &Path, cancel: &CancellationToken) -> JoinHandle<Result<(), AgentError>> {
@@ -21,7 +22,7 @@ fn start(server: &FakeServer, dir: &Path, cancel: &CancellationToken) -> JoinHan
     }
     let options = AgentOptions {
         server_url: server.url.clone(),
-        token: Secret::new(TOKEN),
+        entry: Entry::Loopback { token: Secret::new(TOKEN) },
         data_dir: dir.join("data"),
         ipxe_dir: dir.to_owned(),
         muster_node: dir.join("muster-node"),

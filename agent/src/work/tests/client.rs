@@ -34,12 +34,12 @@ async fn a_stale_worker_a_stranger_and_an_absent_server_are_told_apart() {
     fake.ledger.lock().unwrap().away_for = 1;
     assert!(renew().await.unwrap_err().retryable());
 
-    let stranger = Server { client: Client::new(&fake.url, Secret::new("mst_other")).unwrap(), epoch: 7 };
+    let stranger = Server { client: Client::on_loopback(&fake.url, &Secret::new("mst_other")).unwrap(), epoch: 7 };
     let refused = stranger.renew_job(JobId::new(), &renewal, SOON).await.unwrap_err();
     assert!(matches!(refused, CallError::Refused { status: 401, .. }), "{refused}");
     let url = fake.url.clone();
     drop(fake);
-    let gone = Server { client: Client::new(&url, Secret::new("x")).unwrap(), epoch: 7 };
+    let gone = Server { client: Client::on_loopback(&url, &Secret::new("x")).unwrap(), epoch: 7 };
     assert!(gone.redeem_permit(JobId::new(), 1, PermitId::new(), None).await.unwrap_err().retryable());
 }
 
@@ -51,4 +51,12 @@ async fn an_outcome_is_told_until_the_server_is_back() {
     let deadline = Instant::now() + SOON;
     backoff::until(deadline, || server.report_outcome(JobId::new(), 1, &Outcome::Cancelled)).await.unwrap();
     assert_eq!(fake.outcomes.recv().await, Some(Outcome::Cancelled));
+}
+
+#[test]
+fn a_token_is_shown_on_the_loopback_interface_alone_and_nothing_is_said_without_tls() {
+    let token = Secret::new("x");
+    for url in ["http://10.0.0.5:8081", "https://127.0.0.1:8081", "http://127.0.0.1.example:1", "nonsense"] {
+        assert!(Client::on_loopback(url, &token).is_err(), "{url}");
+    }
 }

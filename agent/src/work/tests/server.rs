@@ -78,7 +78,7 @@ impl FakeServer {
     }
 
     pub(crate) fn connect(&self) -> Server {
-        let client = Client::new(&self.url, Secret::new(TOKEN)).unwrap();
+        let client = Client::on_loopback(&self.url, &Secret::new(TOKEN)).unwrap();
         Server { client, epoch: 7 }
     }
 }

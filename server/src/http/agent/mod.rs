@@ -1,7 +1,8 @@
-//! The agents' own listener: other port, other types than the operator API. Every call carries the agent's token; every call after hello
-//! carries its epoch, and an older one is refused.
+//! The agents' own listener: other port, other types than the operator API. Every call but the enrolment comes under the agent's certificate; every call
+//! after hello carries its epoch, and an older one is refused.
 
 mod blobs; // Blobs by digest
+mod certificates; // The first one, and each later one
 mod clocks; // What the clock of an agent's machine says
 mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
@@ -9,22 +10,22 @@ mod marks; // What an agent is to remember, and what it remembers
 mod members; // Who is in a cluster
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
+pub mod tls; // The listener on a socket
 mod told; // What agents pass on from nodes
 
-use axum::extract::{DefaultBodyLimit, FromRequestParts, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequestParts, State};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use http::header;
 use http::request::Parts;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{AgentId, ObjectId};
-use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{ANSWERED_AT, CLOCK, Hello, SITE_LEASE_S, Welcome};
 use serde_json::json;
 use sqlx::PgConnection;
 
 use self::marks::Mark;
+use self::tls::Peer;
 use crate::app::App;
 use crate::db;
 use crate::db::agents::{AgentRow, Caller, Hold, LeaseTimes, SiteLease};
@@ -50,9 +51,14 @@ const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(1);
 /// Log lines and evidence of a whole gate run fit; an image never goes this way.
 const BODY_LIMIT: usize = 32 << 20;
 
-/// Routes of the agents' listener.
+/// A certificate request is small, and whoever enrols is nobody yet.
+const REQUEST_LIMIT: usize = 16 << 10;
+
+/// Routes of the agents' listener. Who calls is the connection's [`Peer`]: without one, nobody.
 pub fn router(app: App) -> Router {
     Router::new()
+        .route("/agent/v1/enrol", post(certificates::enrol).layer(DefaultBodyLimit::max(REQUEST_LIMIT)))
+        .route("/agent/v1/certificate", post(certificates::renew))
         .route("/agent/v1/hello", post(hello))
         .route("/agent/v1/site", post(site::poll))
         .route("/agent/v1/lease", post(jobs::lease))
@@ -69,7 +75,7 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// An agent that showed its token.
+/// An agent that showed its certificate.
 #[derive(Clone, Debug)]
 pub struct Agent {
     pub id: AgentId,
@@ -91,13 +97,25 @@ impl FromRequestParts<App> for Agent {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let header = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = header.and_then(|value| value.strip_prefix("Bearer ")).ok_or(Error::Unauthenticated)?;
+        let peer = parts.extensions.get::<ConnectInfo<Peer>>().and_then(|ConnectInfo(Peer(peer))| *peer);
+        let peer =
+            peer.ok_or_else(|| not_admitted("certificate_required", "The call came without a client certificate."))?;
         let arrived = app.clock.now();
+        if peer.not_after <= arrived {
+            let what = format!("The certificate ended at {:.0}; the server's time is {arrived:.0}.", peer.not_after);
+            return Err(not_admitted("certificate_expired", &what));
+        }
+        if peer.not_before > arrived {
+            let detail = format!(
+                "The certificate begins at {:.0}, and the server's time is {arrived:.0}: its database's clock was put back.",
+                peer.not_before
+            );
+            return Err(Error::NotAdmitted { code: "certificate_early", detail });
+        }
         let mut conn = app.pool.acquire().await?;
         let heard = marks::heard(parts)?;
-        let caller = db::agents::find_caller(&mut conn, &Digest::of(token.as_bytes()).0, heard).await?;
-        let Caller { agent: row, lease, known } = caller.ok_or(Error::Unauthenticated)?;
+        let caller = db::agents::find_caller(&mut conn, (peer.agent, peer.site), heard).await?;
+        let Caller { agent: row, lease, known } = caller.ok_or_else(removed)?;
         let mark = Mark::of(parts);
         if let Some(heard) = heard.filter(|_| !known) {
             mark.miss(&mut conn, &row.name, heard, app).await?;
@@ -109,6 +127,14 @@ impl FromRequestParts<App> for Agent {
         let last_seen = last_seen.map(|at| at.to_jiff());
         Ok(Self { id, name, site, site_name, epoch, lease, last_seen, answered_at: time_in(parts, ANSWERED_AT), mark })
     }
+}
+
+fn removed() -> Error {
+    not_admitted("agent_removed", "The certificate is of an agent that was removed.")
+}
+
+fn not_admitted(code: &'static str, what: &str) -> Error {
+    Error::NotAdmitted { code, detail: format!("{what} {}", certificates::AGAIN) }
 }
 
 /// A header's milliseconds since the epoch; what is none was not said.
@@ -127,13 +153,13 @@ impl Agent {
 
     /// The same in a call that has waited: what it found is old.
     async fn fence_again(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
-        let lease = db::agents::find_lease(conn, self.site).await?;
-        self.admit(conn, epoch, (self.epoch, lease), app).await
+        let caller = db::agents::find_caller(conn, (self.id, self.site), None).await?.ok_or_else(removed)?;
+        self.admit(conn, epoch, (caller.agent.epoch, caller.lease), app).await
     }
 
     /// The same, one call after the other, and none beside a hello: for what no attempt fences.
     async fn fence_alone(&self, conn: &mut PgConnection, epoch: i64, app: &App) -> Result<Standing, Error> {
-        let current = db::agents::hold(conn, self.id).await?;
+        let current = db::agents::hold(conn, self.id).await?.ok_or_else(removed)?;
         let lease = db::agents::find_lease(conn, self.site).await?;
         self.admit(conn, epoch, (current, lease), app).await
     }
@@ -198,7 +224,7 @@ async fn hello(State(app): State<App>, agent: Agent, Json(hello): Json<Hello>) -
     }
     let mut tx = app.pool.begin().await?;
     let now = app.clock.now();
-    let before = db::agents::hold(&mut tx, agent.id).await?;
+    let before = db::agents::hold(&mut tx, agent.id).await?.ok_or_else(removed)?;
     let epoch = db::agents::hello(&mut tx, agent.id, &hello.instance, &hello.version, now).await?;
     if epoch != before {
         // The process before is gone or fenced: what it held is taken up at once.

@@ -1,0 +1,124 @@
+//! Certificates of agents: the first one for a token, each later one for the certificate before.
+
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_core::wire::enrol::{Enrol, Issued, Renew};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::Agent;
+use crate::app::App;
+use crate::auth::authority::{Certificate, Requested};
+use crate::auth::tokens;
+use crate::db;
+use crate::db::enrolments::EnrolRow;
+use crate::db::events::NewEvent;
+use crate::error::Error;
+use crate::http::extract::Json;
+
+pub(super) async fn enrol(State(app): State<App>, Json(asked): Json<Enrol>) -> Result<Json<Issued>, Error> {
+    let key = requested(&asked.request)?;
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let hash = tokens::hash(asked.token.reveal());
+    let agent = db::enrolments::hold_by_token(&mut tx, &hash).await?.ok_or_else(|| {
+        refused(
+            "token_unknown",
+            "The server does not know this enrolment token. Enrol the agent: `muster site enrol SITE NAME`.",
+        )
+    })?;
+    match agent.token_key.as_deref() {
+        Some(used_by) if used_by != key.digest().0 => {
+            let summary = format!(
+                "the enrolment token of agent {} was used already, and was shown once more with another key",
+                agent.name
+            );
+            db::events::insert(&mut tx, event(&agent, now, "agent.token_replayed", summary)).await?;
+            tx.commit().await?;
+            let detail = "This enrolment token was used already, with another key. If that was not you, remove the agent; then enrol it again.";
+            return Err(refused("token_used", detail));
+        }
+        _ if agent.token_until.is_none_or(|until| until.to_jiff() <= now) => {
+            return Err(refused(
+                "token_expired",
+                format!("The enrolment token has ended; the server's time is {now:.0}. {AGAIN}"),
+            ));
+        }
+        _ => {}
+    }
+    db::enrolments::use_token(&mut tx, agent.id, &key.digest().0).await?;
+    let issued = issue(&mut tx, &app, &agent, &key, now).await?;
+    if agent.token_key.is_none() {
+        let summary = format!(
+            "agent {} of {} has its first certificate, until {:.0}",
+            agent.name, agent.site_name, issued.not_after
+        );
+        db::events::insert(&mut tx, event(&agent, now, "agent.certified", summary)).await?;
+    }
+    tx.commit().await?;
+    Ok(Json(issued))
+}
+
+pub(super) async fn renew(
+    State(app): State<App>,
+    agent: Agent,
+    Json(asked): Json<Renew>,
+) -> Result<Json<Issued>, Error> {
+    let key = requested(&asked.request)?;
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let row = db::enrolments::hold_for_renewal(&mut tx, agent.id).await?.ok_or(Error::Unauthenticated)?;
+    let issued = issue(&mut tx, &app, &row, &key, now).await?;
+    let summary =
+        format!("agent {} of {} renewed its certificate, until {:.0}", row.name, row.site_name, issued.not_after);
+    db::events::insert(&mut tx, event(&row, now, "agent.certificate_renewed", summary)).await?;
+    tx.commit().await?;
+    Ok(Json(issued))
+}
+
+/// What an agent without a certificate that counts is to do.
+pub(super) const AGAIN: &str = "Enrol the agent again: `muster site enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
+
+fn refused(code: &'static str, detail: impl Into<String>) -> Error {
+    Error::NotAdmitted { code, detail: detail.into() }
+}
+
+fn requested(pem: &str) -> Result<Requested, Error> {
+    Requested::read(pem)
+        .map_err(|error| Error::invalid("/request", "invalid_value", format!("No certificate request: {error:#}.")))
+}
+
+async fn issue(
+    conn: &mut PgConnection,
+    app: &App,
+    agent: &EnrolRow,
+    key: &Requested,
+    now: Timestamp,
+) -> Result<Issued, Error> {
+    let authority = &app.keys.authority;
+    let made = authority.certify(key, (agent.id, agent.site), now).map_err(Error::internal)?;
+    let Certificate { pem, not_before, not_after } = made;
+    db::enrolments::set_certified(conn, agent.id, (not_before, not_after)).await?;
+    Ok(Issued {
+        agent: agent.id,
+        site: agent.site_name.clone(),
+        certificate: pem,
+        authority: authority.pem().to_owned(),
+        not_before,
+        not_after,
+    })
+}
+
+fn event(agent: &EnrolRow, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
+    NewEvent {
+        at,
+        actor: format!("agent:{}", agent.name),
+        kind,
+        node: None,
+        object: Some(agent.site),
+        operation: None,
+        request_id: None,
+        summary,
+        detail: json!({ "agent": agent.id, "site": agent.site_name }),
+    }
+}

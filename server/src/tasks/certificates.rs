@@ -1,0 +1,60 @@
+//! Tells of an agent that has not renewed its certificate although it should have, while there is time to do something about it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::error::Error;
+
+const EVERY: Duration = Duration::from_secs(60);
+
+pub(super) async fn run(app: App, cancel: CancellationToken) {
+    loop {
+        if let Err(error) = tell_late(&app).await {
+            tracing::warn!(error = ?error, "agents' certificates could not be looked at; tried again shortly");
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// One event for each certificate that is past three quarters of its life and is still an agent's newest: it should have been renewed at half.
+///
+/// # Errors
+/// When the database fails.
+pub async fn tell_late(app: &App) -> Result<(), Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    for late in db::enrolments::mark_late(&mut tx, now).await? {
+        let ends = late.until.to_jiff();
+        let summary = match ends <= now {
+            true => format!(
+                "the certificate of agent {} of {} ended at {ends:.0}: enrol it again",
+                late.name, late.site_name
+            ),
+            false => format!(
+                "agent {} of {} has not renewed its certificate, which ends at {ends:.0}: its log says why",
+                late.name, late.site_name
+            ),
+        };
+        let event = NewEvent {
+            at: now,
+            actor: "muster".into(),
+            kind: "agent.certificate_late",
+            node: None,
+            object: Some(late.site),
+            operation: None,
+            request_id: None,
+            summary,
+            detail: json!({ "agent": late.id, "site": late.site_name, "certified_until": ends }),
+        };
+        db::events::insert(&mut tx, event).await?;
+    }
+    Ok(tx.commit().await?)
+}

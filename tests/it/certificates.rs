@@ -1,0 +1,344 @@
+//! Agents' certificates, over the real listener and by the real agent's own code: enrolled once, renewed at half of their life, ended by time or by removal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_agent::work::client::{CallError, Client};
+use muster_agent::work::identity::Identity;
+use muster_agent::work::identity::keep::Keep;
+use muster_core::clock::Clock;
+use muster_core::values::Secret;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::Hello;
+use muster_server::tasks::certificates;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::simulated::World;
+use crate::support::agents::Door;
+use crate::support::server::{Caller, Server};
+
+/// Every route of the agents' listener, with a body that reads well; `JOB` is a job's id.
+const ROUTES: [(&str, &str, &str); 12] = [
+    ("POST", "certificate", r#"{"request":"x"}"#),
+    ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"b"}"#),
+    ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#),
+    ("POST", "lease", r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#),
+    ("POST", "jobs/JOB/act", r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#),
+    ("POST", "jobs/JOB/members", r#"{"epoch":EPOCH,"attempt":1}"#),
+    ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#),
+    ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#),
+    ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"JOB","challenge":null}"#),
+    ("POST", "sightings", r#"{"epoch":EPOCH,"sightings":[]}"#),
+    ("POST", "consoles", r#"{"epoch":EPOCH,"chunks":[]}"#),
+    ("GET", "blobs/sha256/0000000000000000000000000000000000000000000000000000000000000000", ""),
+];
+
+/// Longer than anything here takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// An agent as it is on its host.
+struct Host {
+    dir: TempDir,
+    identity: Arc<Identity>,
+    client: Client,
+    token: Secret,
+}
+
+impl Host {
+    fn new(door: &Door, token: &Secret) -> Self {
+        Self::at(tempfile::tempdir().unwrap(), door, token)
+    }
+
+    fn at(dir: TempDir, door: &Door, token: &Secret) -> Self {
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        let identity = Arc::new(Identity::open(dir.path(), Some(token)).unwrap());
+        let client = Client::new(&door.url, identity.tls().unwrap()).unwrap();
+        Self { dir, identity, client, token: token.clone() }
+    }
+
+    async fn enrol(&self) -> Result<(), CallError> {
+        self.identity.enrol(&self.client, &self.token).await
+    }
+
+    async fn hello(&self) -> Result<i64, CallError> {
+        let hello = Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() };
+        self.client.hello(&hello).await.map(|welcome| welcome.epoch)
+    }
+
+    /// A client of nothing but TLS as this agent speaks it.
+    fn http(&self) -> reqwest::Client {
+        let builder = reqwest::Client::builder().tls_backend_preconfigured(self.identity.tls().unwrap());
+        builder.timeout(LIMIT).no_proxy().build().unwrap()
+    }
+}
+
+async fn site(admin: &Caller, site: &str) {
+    admin.put(&format!("/v1/sites/{site}"), &json!({ "spec": {} })).await.expect(201);
+}
+
+async fn token(admin: &Caller, site: &str, name: &str) -> Secret {
+    let made = admin.post(&format!("/v1/sites/{site}/agents"), &json!({ "name": name })).await.expect(201);
+    Secret::new(made.body["token"].as_str().unwrap())
+}
+
+async fn server_and_door() -> (Server, Caller, Door) {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    site(&admin, "lab").await;
+    let door = Door::open(&server.app).await;
+    (server, admin, door)
+}
+
+/// The code that the server refused with.
+fn code(refused: Result<impl std::fmt::Debug, CallError>) -> String {
+    match refused {
+        Err(CallError::Refused { status: 401, code, .. }) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn events(admin: &Caller, kind: &str) -> usize {
+    let page = admin.get("/v1/events?limit=1000").await.expect(200);
+    page.body["items"].as_array().unwrap().iter().filter(|event| event["kind"] == kind).count()
+}
+
+#[tokio::test]
+async fn a_token_is_used_once_by_one_key_and_within_its_day() {
+    let (server, admin, door) = server_and_door().await;
+    let stolen = token(&admin, "lab", "a").await;
+    let host = Host::new(&door, &stolen);
+    assert!(
+        matches!(host.hello().await, Err(CallError::Refused { status: 401, code, .. }) if code == "certificate_required")
+    );
+    // The answer to the first request may have been lost: the same key may ask again.
+    let again = Identity::open(host.dir.path(), Some(&stolen)).unwrap();
+    host.enrol().await.unwrap();
+    again.enrol(&host.client, &stolen).await.unwrap();
+    assert_eq!(host.hello().await.unwrap(), 1);
+    // Whoever has the token and not the key gets nothing, and it is told.
+    let thief = Host::new(&door, &stolen);
+    assert_eq!(code(thief.enrol().await), "token_used");
+    assert_eq!((events(&admin, "agent.certified").await, events(&admin, "agent.token_replayed").await), (1, 1));
+    let late = token(&admin, "lab", "b").await;
+    server.app.clock.advance(SignedDuration::from_hours(25));
+    // Tokens of the API end as well.
+    let admin = server.admin().await;
+    assert_eq!(code(Host::new(&door, &late).enrol().await), "token_expired");
+    // One that has no certificate may be given another token; one that has may not.
+    let fresh = token(&admin, "lab", "b").await;
+    Host::new(&door, &fresh).enrol().await.unwrap();
+    admin.post("/v1/sites/lab/agents", &json!({ "name": "b" })).await.expect(409);
+    assert_eq!(code(Host::new(&door, &late).enrol().await), "token_unknown");
+}
+
+#[tokio::test]
+async fn the_first_contact_knows_the_server_and_tells_no_other_one_the_token() {
+    let (_server, admin, _door) = server_and_door().await;
+    let (_other, other_admin, other_door) = server_and_door().await;
+    let ours = token(&admin, "lab", "a").await;
+    let misled = Host::new(&other_door, &ours);
+    let error = misled.enrol().await.unwrap_err();
+    assert!(matches!(&error, CallError::Away(why) if why.contains("its authority is another one")), "{error}");
+    // The other server was not told: its own agent of that name may still enrol.
+    let theirs = token(&other_admin, "lab", "a").await;
+    Host::new(&other_door, &theirs).enrol().await.unwrap();
+    assert!(Client::new("http://127.0.0.1:9", misled.identity.tls().unwrap()).is_err(), "nothing is said in the clear");
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_at_half_of_its_life_and_the_former_stays_good_until_its_end() {
+    let (server, admin, door) = server_and_door().await;
+    let clock = server.app.clock.clone();
+    let host = Host::new(&door, &token(&admin, "lab", "a").await);
+    host.enrol().await.unwrap();
+    let (first, former) =
+        (host.identity.issued().unwrap(), Client::new(&door.url, host.identity.tls().unwrap()).unwrap());
+    let life = first.not_after.duration_since(first.not_before);
+    assert!(life > SignedDuration::from_hours(7 * 24) - SignedDuration::from_mins(5), "{life}");
+    assert!(clock.now() < first.renew_at());
+    clock.advance(first.renew_at().duration_since(clock.now()));
+    let renewing = Arc::clone(&host.identity).keep_renewed(host.client.clone(), clock.clone());
+    let _renewing = AbortOnDropHandle::new(tokio::spawn(renewing));
+    let renewed = tokio::time::timeout(LIMIT, async {
+        loop {
+            match host.identity.issued() {
+                Some(issued) if issued != first => return issued,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    let second = renewed.await.unwrap();
+    assert!(second.not_after > first.not_after && second.certificate != first.certificate);
+    let hello = Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() };
+    former.hello(&hello).await.unwrap();
+    host.hello().await.unwrap();
+    let shown = server.admin().await.get("/v1/sites/lab/agents").await.expect(200);
+    assert_eq!(shown.body["items"][0]["certified_until"], json!(second.not_after));
+    // A connection that was opened while it was good does not outlive it.
+    clock.advance(first.not_after.duration_since(clock.now()));
+    let refused = former.hello(&hello).await.unwrap_err();
+    assert!(refused.to_string().contains("the server's time is"), "{refused}");
+    assert_eq!(code(Err::<(), _>(refused)), "certificate_expired");
+    host.hello().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_that_does_not_renew_is_told_of_before_it_ends_and_may_enrol_again_after() {
+    let (server, admin, door) = server_and_door().await;
+    let host = Host::new(&door, &token(&admin, "lab", "a").await);
+    host.enrol().await.unwrap();
+    for (days, told) in [(5, 0), (1, 1), (0, 1)] {
+        server.app.clock.advance(SignedDuration::from_hours(days * 24));
+        certificates::tell_late(&server.app).await.unwrap();
+        let admin = server.admin().await;
+        assert_eq!(events(&admin, "agent.certificate_late").await, told, "{days}");
+    }
+    server.app.clock.advance(SignedDuration::from_hours(48));
+    assert_eq!(code(host.identity.renew(&host.client).await), "certificate_expired");
+    let again = token(&server.admin().await, "lab", "a").await;
+    let host = Host::at(host.dir, &door, &again);
+    host.enrol().await.unwrap();
+    host.hello().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a_removed_agent_is_nobody() {
+    let (server, admin, door) = server_and_door().await;
+    let host = Host::new(&door, &token(&admin, "lab", "a").await);
+    host.enrol().await.unwrap();
+    let now = server.app.clock.now();
+    let other = Server::on(server.app.pool.clone(), Clock::manual(now)).await;
+    let other_door = Door::open(&other.app).await;
+    let there = Host::at(host.dir, &other_door, &host.token);
+    there.hello().await.unwrap();
+    assert_eq!(other.app.keys.authority.digest(), server.app.keys.authority.digest());
+    admin.delete("/v1/sites/lab/agents/a").await.expect(204);
+    assert_eq!(code(there.hello().await), "agent_removed");
+    assert_eq!(
+        code(host.client.hello(&Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() }).await),
+        "agent_removed"
+    );
+}
+
+#[tokio::test]
+async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
+    let mut world = World::start(1).await;
+    let listed = include_str!("../../server/src/http/agent/mod.rs").matches(".route(\"/agent/v1/").count();
+    assert_eq!(listed, ROUTES.len() + 1, "the enrolment, and what is listed here");
+    site(&world.admin, "elsewhere").await;
+    let door = Door::open(&world.server.app).await;
+    let (_far, far_admin, far_door) = server_and_door().await;
+    let job = world.until_leased("n1", "boot_live").await.id.to_string();
+    let admin = &world.admin;
+
+    let nobody = Host::new(&door, &token(admin, "lab", "nobody").await);
+    let removed = Host::new(&door, &token(admin, "lab", "removed").await);
+    removed.enrol().await.unwrap();
+    admin.delete("/v1/sites/lab/agents/removed").await.expect(204);
+    let stranger = Host::new(&door, &token(admin, "lab", "stranger").await);
+    stranger.enrol().await.unwrap();
+    let far = Host::new(&far_door, &token(&far_admin, "lab", "stranger").await);
+    far.enrol().await.unwrap();
+    // It knows the server, and shows the certificate of another installation's authority.
+    let keep = Keep::at(far.dir.path()).unwrap();
+    let mut kept = keep.read().unwrap().unwrap();
+    kept.authority = world.server.app.keys.authority.digest();
+    keep.write(&kept).unwrap();
+    let foreign = Host::at(far.dir, &door, &far.token);
+    for (method, path, body) in ROUTES {
+        assert_eq!(
+            ask(&nobody, &door, (method, path, body), &job, 1).await,
+            (401, "certificate_required".into()),
+            "{path}"
+        );
+        assert_eq!(ask(&removed, &door, (method, path, body), &job, 1).await, (401, "agent_removed".into()), "{path}");
+        assert_eq!(ask(&foreign, &door, (method, path, body), &job, 1).await, (0, "not let in".into()), "{path}");
+    }
+    let elsewhere = Host::new(&door, &token(admin, "elsewhere", "other").await);
+    elsewhere.enrol().await.unwrap();
+    let epoch = elsewhere.hello().await.unwrap();
+    let before = state(&world, &job).await;
+    for (method, path, body) in
+        ROUTES.into_iter().filter(|(_, path, _)| path.contains("JOB") || path.contains("permits"))
+    {
+        let (status, code) = ask(&elsewhere, &door, (method, path, body), &job, epoch).await;
+        assert!([403, 404, 409].contains(&status), "{path}: {status} {code}");
+    }
+    assert_eq!(state(&world, &job).await, before, "nothing of another site's job was changed");
+    world.server.app.clock.advance(SignedDuration::from_hours(8 * 24));
+    for (method, path, body) in ROUTES {
+        assert_eq!(
+            ask(&elsewhere, &door, (method, path, body), &job, epoch).await,
+            (401, "certificate_expired".into()),
+            "{path}"
+        );
+    }
+}
+
+async fn state(world: &World, job: &str) -> (String, i32, Option<Value>) {
+    let query = "SELECT state, attempt, progress FROM jobs WHERE id = $1::uuid";
+    sqlx::query_as(query).bind(job).fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+/// How a call of somebody ends: the status and the code of the refusal.
+async fn ask(
+    host: &Host,
+    door: &Door,
+    (method, path, body): (&str, &str, &str),
+    job: &str,
+    epoch: i64,
+) -> (u16, String) {
+    let fill = |text: &str| text.replace("JOB", job).replace("EPOCH", &epoch.to_string());
+    let method: Method = method.parse().unwrap();
+    let request = host.http().request(method, format!("{}/agent/v1/{}", door.url, fill(path)));
+    match request.header("content-type", "application/json").body(fill(body)).send().await {
+        Ok(answer) => {
+            let status = answer.status().as_u16();
+            let body: Value = answer.json().await.unwrap_or_default();
+            (status, body["code"].as_str().unwrap_or_default().to_owned())
+        }
+        Err(_) => (0, "not let in".into()),
+    }
+}
+
+#[tokio::test]
+async fn no_key_and_no_token_is_told_to_anybody() {
+    let (server, admin, door) = server_and_door().await;
+    let token = token(&admin, "lab", "a").await;
+    let host = Host::new(&door, &token);
+    host.enrol().await.unwrap();
+    host.identity.renew(&host.client).await.unwrap();
+    drop(Host::new(&door, &token).enrol().await.unwrap_err());
+    let key = Keep::at(host.dir.path()).unwrap().read().unwrap().unwrap().key;
+    let line = key.reveal().lines().nth(1).unwrap();
+    let secret = token.reveal().split('_').nth(2).unwrap();
+    let mut told = Vec::new();
+    for path in ["/v1/events?limit=1000", "/v1/sites/lab/agents", "/agents", "/events", "/metrics"] {
+        told.push(admin.get(path).await.text);
+    }
+    let rows: Vec<String> = sqlx::query_scalar("SELECT agents::text FROM agents UNION ALL SELECT events::text FROM events UNION ALL SELECT server_keys::text FROM server_keys")
+        .fetch_all(&server.app.pool)
+        .await
+        .unwrap();
+    told.extend(rows);
+    told.push(format!("{:?} {:?}", host.identity, host.client));
+    for text in told {
+        assert!(!text.contains(line) && !text.contains(secret) && !text.contains("PRIVATE KEY"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_from_the_future_is_named_as_a_clock_that_was_put_back() {
+    let (server, admin, door) = server_and_door().await;
+    let host = Host::new(&door, &token(&admin, "lab", "a").await);
+    host.enrol().await.unwrap();
+    let earlier: Timestamp = server.app.clock.now() - SignedDuration::from_hours(1);
+    let restored = Server::on(server.app.pool.clone(), Clock::manual(earlier)).await;
+    let other_door = Door::open(&restored.app).await;
+    let host = Host::at(host.dir, &other_door, &host.token);
+    assert_eq!(code(host.hello().await), "certificate_early");
+}

@@ -1,0 +1,53 @@
+//! The agents' listener, as tests reach it: on a socket as it is, by TLS; or in the process, where the token that an agent was enrolled with stands for its
+//! certificate. The server's program has no such second door.
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use jiff::Timestamp;
+use muster_core::ids::{AgentId, ObjectId};
+use muster_server::app::App;
+use muster_server::auth::authority::Certified;
+use muster_server::auth::tokens;
+use muster_server::error::Error;
+use muster_server::http;
+use muster_server::http::agent::tls::{Peer, TlsListener};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The listener's routes; callers show tokens.
+pub(crate) fn in_process(app: &App) -> Router {
+    http::agent::router(app.clone()).layer(middleware::from_fn_with_state(app.clone(), by_token))
+}
+
+async fn by_token(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let token = shown.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+    let found = sqlx::query_as::<_, (AgentId, ObjectId)>("SELECT id, site_id FROM agents WHERE token_hash = $1");
+    match found.bind(tokens::hash(token)).fetch_optional(&app.pool).await {
+        Ok(found) => {
+            let (not_before, not_after) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
+            let peer = found.map(|(agent, site)| Certified { agent, site, not_before, not_after });
+            request.extensions_mut().insert(ConnectInfo(Peer(peer)));
+            next.run(request).await
+        }
+        Err(error) => Error::from(error).into_response(),
+    }
+}
+
+/// The listener on a socket, for as long as it is kept.
+pub(crate) struct Door {
+    pub(crate) url: String,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Door {
+    pub(crate) async fn open(app: &App) -> Self {
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", socket.local_addr().unwrap());
+        let listener = TlsListener::start(socket, &app.keys.authority).unwrap();
+        let routes = http::agent::router(app.clone()).into_make_service_with_connect_info::<Peer>();
+        let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self { url, _serving: AbortOnDropHandle::new(serving) }
+    }
+}
