@@ -5,6 +5,7 @@ pub mod access; // Who may do what, where
 pub mod agents; // The processes that act for a site, and their enrolment
 pub mod approvals; // What a second person must agree to
 pub mod audit; // The seal over the history
+pub mod break_glass; // The local administrator, armed or not
 pub mod cautions; // The database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod client; // The typed client

@@ -47,6 +47,7 @@ const EXPECTED: [(&str, Reach, &[&str]); 16] = [
         Reach::Any,
         &[
             "head_blob",
+            "get_break_glass",
             "get_caution",
             "list_hardware_profiles",
             "get_hardware_profile",

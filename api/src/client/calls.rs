@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::{Client, ClientError, Precondition};
 use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
 use crate::approvals::Approval;
+use crate::break_glass::BreakGlass;
 use crate::cautions::{CautionStatus, ConfirmCaution};
 use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
 use crate::events::Events;
@@ -163,6 +164,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn caution(&self) -> Result<CautionStatus, ClientError> {
         self.fetch(self.request(Method::GET, &["caution"])).await
+    }
+
+    /// Whether the local administrator may sign in.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn break_glass(&self) -> Result<BreakGlass, ClientError> {
+        self.fetch(self.request(Method::GET, &["break-glass"])).await
     }
 
     /// Ends caution mode.

@@ -1,10 +1,15 @@
 //! The first administrator and the first token, made beside the database: whoever can reach it that way needs no permission from the API.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
+use muster_core::clock::Clock;
 use muster_core::values::Secret;
+use muster_server::auth::break_glass::{self, Armed};
 use muster_server::auth::{passwords, tokens};
 use muster_server::db;
+use muster_server::keys::{Create, Keys, MasterKey};
 use sqlx::PgPool;
 
 use super::migrate::Database;
@@ -22,6 +27,25 @@ pub(crate) enum AdminVerb {
         /// Its name, as events tell it.
         #[arg(long, default_value = "bootstrap")]
         name: String,
+    },
+    /// Let the local administrator sign in for a time, although an identity provider vouches for people. Needs the database and the master key.
+    Arm {
+        #[command(flatten)]
+        database: Database,
+        /// The server's master key.
+        #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+        key_file: PathBuf,
+        /// For how long: `1h`, `30m`; twelve hours at most.
+        #[arg(long = "for", default_value = "1h", value_parser = span)]
+        lasts: SignedDuration,
+        /// Why, for the history.
+        #[arg(long)]
+        reason: String,
+    },
+    /// End that before its time.
+    Disarm {
+        #[command(flatten)]
+        database: Database,
     },
     /// Set the password of a local administrator, read from standard input.
     Password {
@@ -43,6 +67,17 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
             let token = token(&database.connect().await?, &name, now).await?;
             println!("{}", token.reveal());
         }
+        AdminVerb::Arm { database, key_file, lasts, reason } => {
+            arm(&database.connect().await?, &key_file, lasts, reason.trim()).await?;
+        }
+        AdminVerb::Disarm { database } => {
+            let pool = database.connect().await?;
+            let mut tx = pool.begin().await?;
+            let now = db::monitoring::time(&mut tx).await?;
+            let was = break_glass::disarm(&mut tx, &whoami()?, now).await?;
+            tx.commit().await?;
+            println!("{}", if was { "the local administrator is disarmed" } else { "it was not armed" });
+        }
         AdminVerb::Password { database, user } => {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line).context("read the password")?;
@@ -52,6 +87,36 @@ pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Arms the local administrator, by the database's time.
+async fn arm(pool: &PgPool, key_file: &Path, lasts: SignedDuration, reason: &str) -> anyhow::Result<()> {
+    let fits = (1..=break_glass::REASON).contains(&reason.len());
+    anyhow::ensure!(fits, "say why, in at most {} bytes", break_glass::REASON);
+    anyhow::ensure!(lasts.is_positive() && lasts <= break_glass::LONGEST, "for at most {:#}", break_glass::LONGEST);
+    let key = MasterKey::load(key_file, Create::Never)?;
+    // The wrong key would make a seal that no server believes.
+    let keys = Keys::load(key, pool, &Clock::System).await?;
+    let mut tx = pool.begin().await?;
+    let now = db::monitoring::time(&mut tx).await?;
+    let armed = Armed { armed_at: now, until: now + lasts, by: whoami()?, reason: reason.to_owned() };
+    break_glass::arm(&mut tx, &keys.master, &armed).await?;
+    tx.commit().await?;
+    println!("the local administrator may sign in until {:.0}", armed.until);
+    Ok(())
+}
+
+/// `USER@HOST` of this shell, and who became that user.
+fn whoami() -> anyhow::Result<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid())?
+        .map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
+    let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
+    let before = std::env::var("SUDO_USER").ok().filter(|name| *name != user && name.len() <= 64);
+    Ok(before.map_or_else(|| format!("{user}@{host}"), |before| format!("{user}@{host} (sudo by {before})")))
+}
+
+fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
+    text.parse()
 }
 
 /// Makes a token with every permission.

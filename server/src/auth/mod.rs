@@ -3,6 +3,7 @@
 
 pub mod access; // What an actor may do, and where
 pub mod authority; // Certificates of agents
+pub mod break_glass; // The local administrator, off until armed
 pub mod cross_site; // Refuses what another site makes a browser send
 pub mod oidc; // People whom an identity provider vouches for
 pub mod passwords; // Argon2id

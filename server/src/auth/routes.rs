@@ -18,12 +18,13 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 68] = [
+const ROUTES: [(char, &str, &str, Where); 69] = [
     ('R', "/v1/approvals", "fleet.read", Everywhere),
     ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),
     ('W', "/v1/blobs/sha256/{hex}", "blob.write", Everywhere),
     ('R', "/v1/blobs/sha256/{hex}", "fleet.read", Somewhere),
+    ('R', "/v1/break-glass", "fleet.read", Somewhere),
     ('R', "/v1/caution", "fleet.read", Somewhere),
     ('W', "/v1/caution/confirm", "caution.confirm", Everywhere),
     ('R', "/v1/claims", "fleet.read", Everywhere),

@@ -8,14 +8,17 @@ use muster_api::access::Scope;
 use muster_api::tokens::{DEFAULT_RELEASES_PER_HOUR, Role};
 use muster_core::ids::UserId;
 use muster_core::values::{Digest, Secret};
+use serde_json::json;
 use sqlx::PgConnection;
 
 use super::access::{Grant, Holding};
-use super::{Actor, passwords};
+use super::{Actor, break_glass, passwords};
 use crate::app::App;
 use crate::db;
+use crate::db::events::NewEvent;
 use crate::db::users::UserRow;
 use crate::error::Error;
+use crate::http::request_id;
 
 const COOKIE: &str = "muster_session";
 /// A working day.
@@ -33,13 +36,52 @@ pub async fn sign_in(
 ) -> Result<Option<Cookie<'static>>, Error> {
     let user = db::users::find(&mut *app.pool.acquire().await?, name).await?;
     let hash = user.as_ref().and_then(|user| user.password_hash.clone());
-    let (true, Some(user)) = (passwords::verify(password, hash).await?, user) else {
-        return Ok(None);
-    };
+    let right = passwords::verify(password, hash).await?;
     let mut tx = app.pool.begin().await?;
-    let cookie = open(&mut tx, app, headers, user.id).await?;
+    let refused = match &user {
+        // What was typed as a name may be a password: only a hash tells whether it was the same again.
+        None => Some(format!("unknown name, of hash {}", app.keys.master.keyed_hash("sign_in", name.as_bytes()))),
+        Some(user) if !right => Some(format!("wrong password of {}", user.name)),
+        Some(user) if !break_glass::admits(&mut tx, app, user).await? => {
+            Some(format!("the local administrator {} is not armed", user.name))
+        }
+        Some(_) => None,
+    };
+    let cookie = match (user, refused) {
+        (Some(user), None) => {
+            let summary = format!("{} signed in by password", user.name);
+            tell(&mut tx, app, headers, (&format!("user:{}", user.name), "user.signed_in", summary)).await?;
+            Some(open(&mut tx, app, headers, user.id).await?)
+        }
+        (_, why) => {
+            let summary = format!("a login failed: {}", why.unwrap_or_default());
+            tell(&mut tx, app, headers, ("anonymous", "user.sign_in_failed", summary)).await?;
+            None
+        }
+    };
     tx.commit().await?;
-    Ok(Some(cookie))
+    Ok(cookie)
+}
+
+/// Writes a login into the history.
+async fn tell(
+    conn: &mut PgConnection,
+    app: &App,
+    headers: &HeaderMap,
+    (actor, kind, summary): (&str, &'static str, String),
+) -> Result<(), Error> {
+    let event = NewEvent {
+        at: app.clock.now(),
+        actor: actor.to_owned(),
+        kind,
+        node: None,
+        object: None,
+        operation: None,
+        request_id: request_id::of(headers),
+        summary,
+        detail: json!({}),
+    };
+    db::events::insert(conn, event).await
 }
 
 /// Opens a session for a person, in place of the one that the browser had: a cookie of before the login is worth nothing after it.
@@ -85,6 +127,9 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     let user = db::users::find_by_session(&mut conn, &hash_of(token.value()), app.clock.now())
         .await?
         .ok_or(Error::Unauthenticated)?;
+    if !break_glass::admits(&mut conn, app, &user).await? {
+        return Err(Error::Unauthenticated);
+    }
     let role = role(&user)?;
     let holding = Holding { grants: grants(&mut conn, Some(&user)).await?, owner: None };
     let name = format!("user:{}", user.name);

@@ -8,7 +8,7 @@ use muster_core::values::{Digest, Secret};
 use uuid::Uuid;
 
 use super::access::{Grant, Holding};
-use super::{Actor, sessions};
+use super::{Actor, break_glass, sessions};
 use crate::app::App;
 use crate::db;
 use crate::error::Error;
@@ -85,6 +85,11 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
         // Nobody of that name any more: nothing is left to bound it by, and nothing is left of it.
         Some(person) => {
             let person = db::users::find(&mut conn, person).await?;
+            let admitted = match &person {
+                Some(person) => break_glass::admits(&mut conn, app, person).await?,
+                None => false,
+            };
+            let person = person.filter(|_| admitted);
             Some(sessions::grants(&mut conn, person.as_ref()).await?)
         }
         None => None,

@@ -5,6 +5,7 @@ pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
 pub mod approvals; // What a second person must agree to
+pub mod break_glass; // When the local administrator may sign in
 pub mod cautions; // When the database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, and where they were

@@ -125,8 +125,14 @@ pub async fn hold(State(limits): State<Limits>, request: Request, next: Next) ->
             Err(wait) => return Error::TooMany { wait_s: wait }.into_response(),
         }
     }
+    let signs_in = request.uri().path() == "/sign-in";
     let mut response = next.run(request).await;
-    if let (Some(peer), StatusCode::UNAUTHORIZED) = (peer, response.status()) {
+    // A login that failed is written down: nobody fills the history with them.
+    let refused = match response.status() {
+        StatusCode::UNPROCESSABLE_ENTITY => signs_in,
+        status => status == StatusCode::UNAUTHORIZED,
+    };
+    if let (Some(peer), true) = (peer, refused) {
         limits.take(peer, limits.rates.refused).ok();
     }
     if let Some((who, rest)) = left {

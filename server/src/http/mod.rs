@@ -7,6 +7,7 @@ pub mod answer; // Successes: JSON, ETag, Location
 pub mod approvals; // A second person
 pub mod audit; // The seal over the history
 pub mod blobs; // Content-addressed files
+pub mod break_glass; // Whether the local administrator may sign in
 pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
 pub mod declared; // The contract that all declared kinds share
@@ -96,6 +97,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(agents::router())
         .merge(approvals::router())
         .merge(audit::router())
+        .merge(break_glass::router())
         .merge(caution::router())
         .merge(plan::router())
         .merge(tokens::router())

@@ -1,4 +1,4 @@
-//! Caution mode on every page: why nothing is powered or written, and the form that ends it.
+//! What stands above every page: caution mode, why nothing is powered or written, and the form that ends it; and that the local administrator is armed.
 
 use axum::Form;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::format::{self, Moment};
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::{Actor, break_glass};
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -31,6 +31,13 @@ pub(super) async fn banner(app: &App) -> Option<Banner> {
         because: format::cut(&row.because, 400),
         since: format::moment(row.noticed_at, app.clock.now()),
     })
+}
+
+/// That the local administrator is armed, as a sentence. A page is not refused because this could not be read.
+pub(super) async fn armed(app: &App) -> Option<String> {
+    let armed = break_glass::find(&mut *app.pool.acquire().await.ok()?, app).await.ok()??;
+    let (by, reason) = (format::cut(&armed.by, 80), format::cut(&armed.reason, 400));
+    Some(format!("Until {:.0}, by {by}: {reason}", armed.until))
 }
 
 #[derive(Debug, Deserialize)]

@@ -28,6 +28,7 @@ pub(super) struct Visit {
     theme: &'static str,
     pub now: Timestamp,
     caution: Option<Banner>,
+    armed: Option<String>,
 }
 
 impl FromRequestParts<App> for Visit {
@@ -43,6 +44,7 @@ impl FromRequestParts<App> for Visit {
             theme: theme(jar.get("muster_theme").map(|cookie| cookie.value())),
             now: app.clock.now(),
             caution: caution::banner(app).await,
+            armed: caution::armed(app).await,
         })
     }
 }
@@ -119,6 +121,8 @@ pub(super) struct Frame {
     pub curl: String,
     /// Why nothing is powered or written.
     pub caution: Option<Banner>,
+    /// That the local administrator may sign in.
+    pub armed: Option<String>,
     pub urls: &'static Urls,
 }
 
@@ -131,6 +135,7 @@ impl Frame {
             role: actor.role.as_str(),
             live: "any",
             caution: visit.caution.clone(),
+            armed: visit.armed.clone(),
             ..Self::bare(&visit.here, &visit.request_id, visit.theme, visit.now, section, title.into())
         }
     }
@@ -164,6 +169,7 @@ impl Frame {
             cli: String::new(),
             curl: String::new(),
             caution: None,
+            armed: None,
             urls: &URLS,
         }
     }

@@ -1,0 +1,95 @@
+//! The local administrator where an identity provider vouches for people: off, until somebody on a server's host arms it, for a time and for a reason. Who
+//! arms needs the database and the master key; a row that somebody wrote into the database alone counts for nothing.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_api::tokens::Role;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::users::UserRow;
+use crate::error::Error;
+use crate::keys::MasterKey;
+
+/// The longest it is armed for at once.
+pub const LONGEST: SignedDuration = SignedDuration::from_hours(12);
+/// The longest reason, in bytes.
+pub const REASON: usize = 400;
+
+/// That it was armed: by whom, why, and from when until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Armed {
+    pub armed_at: Timestamp,
+    pub until: Timestamp,
+    /// `USER@HOST` of the host's shell.
+    pub by: String,
+    pub reason: String,
+}
+
+impl Armed {
+    fn seal(&self, key: &MasterKey) -> String {
+        let (from, until) = (self.armed_at.as_microsecond(), self.until.as_microsecond());
+        key.keyed_hash("break_glass", json!([from, until, self.by, self.reason]).to_string().as_bytes())
+    }
+
+    fn event(&self, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
+        let detail = json!({ "until": self.until, "reason": self.reason });
+        NewEvent {
+            at,
+            actor: format!("host:{}", self.by),
+            kind,
+            node: None,
+            object: None,
+            operation: None,
+            request_id: None,
+            summary,
+            detail,
+        }
+    }
+}
+
+/// Arms it, and writes down who did and why.
+///
+/// # Errors
+/// When the database fails.
+pub async fn arm(conn: &mut PgConnection, key: &MasterKey, armed: &Armed) -> Result<(), Error> {
+    db::break_glass::set(conn, armed, &armed.seal(key)).await?;
+    let summary = format!("the local administrator is armed until {:.0}: {}", armed.until, armed.reason);
+    db::events::insert(conn, armed.event(armed.armed_at, "break_glass.armed", summary)).await
+}
+
+/// Disarms it before its time. Sessions that were opened under it are worth nothing from then on.
+///
+/// # Errors
+/// When the database fails.
+pub async fn disarm(conn: &mut PgConnection, by: &str, now: Timestamp) -> Result<bool, Error> {
+    let done = db::break_glass::delete(conn).await?;
+    if done {
+        let armed = Armed { armed_at: now, until: now, by: by.to_owned(), reason: String::new() };
+        let summary = "the local administrator is disarmed".to_owned();
+        db::events::insert(conn, armed.event(now, "break_glass.disarmed", summary)).await?;
+    }
+    Ok(done)
+}
+
+/// Whether it is armed now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, Error> {
+    let now = app.clock.now();
+    let found = db::break_glass::find(conn).await?.filter(|(armed, _)| armed.until > now);
+    Ok(found.filter(|(armed, seal)| *seal == armed.seal(&app.keys.master)).map(|(armed, _)| armed))
+}
+
+/// Whether somebody may sign in, and may be what they are, now: everybody but an administrator by password, where a provider vouches for people and
+/// nobody has armed that one.
+///
+/// # Errors
+/// When the database fails.
+pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Result<bool, Error> {
+    let bound = app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin.as_str();
+    Ok(!bound || find(conn, app).await?.is_some())
+}

@@ -1,0 +1,50 @@
+//! When the local administrator may sign in although an identity provider vouches for people.
+
+use jiff_sqlx::ToSqlx as _;
+use sqlx::PgConnection;
+
+use crate::auth::break_glass::Armed;
+use crate::error::Error;
+
+/// The latest time it was armed for, over or not, with the seal that was made of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection) -> Result<Option<(Armed, String)>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT armed_at AS "armed_at: jiff_sqlx::Timestamp", until AS "until: jiff_sqlx::Timestamp", by, reason, seal FROM break_glass"#
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| {
+        let (armed_at, until) = (row.armed_at.to_jiff(), row.until.to_jiff());
+        (Armed { armed_at, until, by: row.by, reason: row.reason }, row.seal)
+    }))
+}
+
+/// Arms, in place of what was.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set(conn: &mut PgConnection, armed: &Armed, seal: &str) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO break_glass (armed_at, until, by, reason, seal) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (single) DO UPDATE SET armed_at = $1, until = $2, by = $3, reason = $4, seal = $5",
+        armed.armed_at.to_sqlx() as _,
+        armed.until.to_sqlx() as _,
+        armed.by,
+        armed.reason,
+        seal,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Disarms; whether there was something to disarm.
+///
+/// # Errors
+/// When the database fails.
+pub async fn delete(conn: &mut PgConnection) -> Result<bool, Error> {
+    Ok(sqlx::query!("DELETE FROM break_glass").execute(conn).await?.rows_affected() > 0)
+}
