@@ -35,6 +35,9 @@ impl Grant {
     }
 }
 
+/// What a reader may see: an object lies in one scope of each list.
+pub type Sight = Vec<Vec<Scope>>;
+
 /// What somebody holds, and what bounds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
@@ -61,6 +64,15 @@ impl Holding {
     /// Whether it lets its holder do this there.
     pub fn there(&self, verb: &str, place: &Place) -> bool {
         self.all(|grant| grant.covers(verb, place))
+    }
+
+    /// Within what it lets its holder do this: an object must lie in one of each of these lists. Empty for everywhere.
+    pub fn sight(&self, verb: &str) -> Sight {
+        let lists = [Some(&self.grants), self.owner.as_ref()].into_iter().flatten();
+        let scopes = |grants: &Vec<Grant>| {
+            grants.iter().filter(|grant| access::has(grant.role, verb)).map(|grant| grant.scope.clone()).collect()
+        };
+        lists.map(scopes).filter(|scopes: &Vec<Scope>| !scopes.iter().any(Scope::is_everywhere)).collect()
     }
 
     /// Whether a role within a scope is no more than this.
@@ -171,7 +183,9 @@ mod tests {
         );
         holding.owner = Some(vec![grant(Role::Viewer, "{}")]);
         assert!(holding.there("fleet.read", &place) && !holding.there("node.wipe", &place));
+        assert_eq!(holding.sight("fleet.read"), [[holding.grants[0].scope.clone()]], "the owner's is everywhere");
         holding.owner = Some(Vec::new());
+        assert_eq!(holding.sight("fleet.read").len(), 2);
         assert!(!holding.somewhere("fleet.read"));
     }
 }

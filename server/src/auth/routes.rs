@@ -35,7 +35,8 @@ const ROUTES: [(char, &str, &str, Where); 69] = [
     ('W', "/v1/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('R', "/v1/components", "fleet.read", Everywhere),
     ('R', "/v1/events", "fleet.read", Everywhere),
-    ('R', "/v1/nodes", "fleet.read", Everywhere),
+    // Each sees those within their scopes.
+    ('R', "/v1/nodes", "fleet.read", Somewhere),
     ('R', "/v1/nodes/{node}", "fleet.read", NODE),
     ('W', "/v1/nodes/{node}", "node.write", NODE),
     ('W', "/v1/nodes/{node}/actions/adopt", "node.adopt", NODE),

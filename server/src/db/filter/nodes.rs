@@ -5,6 +5,7 @@ use muster_core::lifecycle::state::State;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::{Count, Op, Order, Term};
+use crate::auth::access::Sight;
 use crate::error::Error;
 
 /// What a field of the grammar is in the database.
@@ -52,13 +53,14 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
     })
 }
 
-/// Ids of the nodes that fit, by name, up or down, behind the name of `after`.
+/// Ids of the nodes that fit and that the reader may see, by name, up or down, behind the name of `after`.
 ///
 /// # Errors
 /// 422 for a field or value that does not exist; otherwise when the database fails.
 pub async fn list_node_ids(
     conn: &mut PgConnection,
     terms: &[Term],
+    sight: &Sight,
     (order, after): (Order, Option<&str>),
     limit: i64,
 ) -> Result<Vec<NodeId>, Error> {
@@ -74,15 +76,21 @@ pub async fn list_node_ids(
         query.push(" AND ");
         condition(&mut query, term)?;
     }
+    seen(&mut query, sight);
     query.push(sorted).push_bind(limit);
     Ok(query.build_query_scalar().fetch_all(conn).await?)
 }
 
-/// How many nodes fit, counted or as the planner guesses.
+/// How many nodes fit and may be seen, counted or as the planner guesses.
 ///
 /// # Errors
 /// As [`list_node_ids`].
-pub async fn count_nodes(conn: &mut PgConnection, terms: &[Term], how: Count) -> Result<Option<i64>, Error> {
+pub async fn count_nodes(
+    conn: &mut PgConnection,
+    terms: &[Term],
+    sight: &Sight,
+    how: Count,
+) -> Result<Option<i64>, Error> {
     let mut query = QueryBuilder::<Postgres>::new(match how {
         Count::None => return Ok(None),
         Count::Exact => "SELECT count(*) FROM nodes n WHERE true",
@@ -92,11 +100,36 @@ pub async fn count_nodes(conn: &mut PgConnection, terms: &[Term], how: Count) ->
         query.push(" AND ");
         condition(&mut query, term)?;
     }
+    seen(&mut query, sight);
     if how == Count::Exact {
         return Ok(Some(query.build_query_scalar().fetch_one(conn).await?));
     }
     let plan: serde_json::Value = query.build_query_scalar().fetch_one(conn).await?;
     Ok(plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64))
+}
+
+/// Leaves what lies in one scope of each list.
+fn seen(query: &mut QueryBuilder<Postgres>, sight: &Sight) {
+    for scopes in sight {
+        query.push(" AND (false");
+        for scope in scopes {
+            query.push(" OR (n.labels @> ").push_bind(sqlx::types::Json(scope.labels.clone()));
+            for (column, kind, name) in [("n.site_id", "site", &scope.site), ("n.rack_id", "rack", &scope.rack)] {
+                let Some(name) = name else { continue };
+                query.push(" AND ").push(column).push(" = (SELECT id FROM objects WHERE kind = ").push_bind(kind);
+                query.push(" AND name = ").push_bind(name.clone()).push(")");
+            }
+            if let Some(pool) = &scope.pool {
+                query.push(
+                    " AND EXISTS (SELECT FROM claims c JOIN objects p ON p.id = c.pool_id
+                                  WHERE c.node_id = n.id AND c.state <> 'released' AND p.name = ",
+                );
+                query.push_bind(pool.clone()).push(")");
+            }
+            query.push(")");
+        }
+        query.push(")");
+    }
 }
 
 fn condition(query: &mut QueryBuilder<Postgres>, term: &Term) -> Result<(), Error> {

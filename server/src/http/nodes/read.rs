@@ -14,14 +14,14 @@ use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
 use crate::http::paging::{ListQuery, Position};
 
-/// A page of nodes, by name.
+/// A page of the nodes that the caller may read, by name.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(
     (status = 200, description = "The page", body = ref("#/components/schemas/NodePage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn list_nodes(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let (order, count) = (query.order()?, query.count()?);
@@ -29,9 +29,10 @@ pub(super) async fn list_nodes(
     let terms = filter::parse(text)?;
     let bound = format!("{order:?} {text}");
     let position = Position::of("nodes", query.limit, query.page_token.as_deref(), &bound)?;
+    let sight = actor.holding.sight("fleet.read");
     let mut conn = app.pool.acquire().await?;
     let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
-    let mut ids = filter::list_node_ids(&mut conn, &terms, (order, after), position.rows()).await?;
+    let mut ids = filter::list_node_ids(&mut conn, &terms, &sight, (order, after), position.rows()).await?;
     let more = ids.len() > position.limit;
     ids.truncate(position.limit);
     let mut items = view::load(&mut conn, &ids, app.clock.now()).await?;
@@ -45,7 +46,7 @@ pub(super) async fn list_nodes(
     };
     items.truncate(position.limit);
     let mut answer = Answer::ok(&Page { items, next_page_token })?;
-    if let Some(count) = filter::count_nodes(&mut conn, &terms, count).await? {
+    if let Some(count) = filter::count_nodes(&mut conn, &terms, &sight, count).await? {
         answer.body["count"] = count.into();
     }
     query.cut(&mut answer.body)?;

@@ -76,7 +76,7 @@ pub(in crate::ui) async fn list_nodes(
     let mut conn = app.pool.acquire().await?;
     let terms = query.terms()?;
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut ids = filter::list_node_ids(&mut conn, &terms, (Order::Up, Some(&query.after)), rows).await?;
+    let mut ids = filter::list_node_ids(&mut conn, &terms, &Vec::new(), (Order::Up, Some(&query.after)), rows).await?;
     let text = query.q.trim();
     if ids.is_empty()
         && !text.is_empty()
