@@ -121,7 +121,7 @@ async fn plant(server: &Server, admin: &crate::support::server::Caller, planted:
     planted.add("an agent's token", &agent.body["token"].as_str().unwrap()[40..]);
     let app = &server.app;
     let hash = passwords::hash(Secret::new("canary-user-password")).await.unwrap();
-    db::users::insert(&mut app.pool.acquire().await.unwrap(), "ada", &hash, "admin", app.clock.now()).await.unwrap();
+    db::users::insert(&mut app.pool.acquire().await.unwrap(), "ada", &hash, "operator", app.clock.now()).await.unwrap();
     planted.add("a person's password", "canary-user-password");
     let headers = reqwest::header::HeaderMap::new();
     let cookie = sessions::sign_in(app, &headers, "ada", Secret::new("canary-user-password")).await.unwrap().unwrap();
