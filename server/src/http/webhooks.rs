@@ -21,7 +21,7 @@ use super::idempotency::IdempotencyKey;
 use super::paging::Position;
 use super::writing::{self, Effect};
 use crate::app::App;
-use crate::auth::{Actor, Admin, Viewer};
+use crate::auth::Actor;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::objects::ObjectRow;
@@ -60,7 +60,7 @@ struct DeliveriesQuery {
 ))]
 async fn list_webhook_deliveries(
     State(app): State<App>,
-    _: Viewer,
+    _: Actor,
     Path(name): Path<String>,
     Query(query): Query<DeliveriesQuery>,
 ) -> Result<Answer, Error> {
@@ -86,7 +86,7 @@ async fn list_webhook_deliveries(
 ))]
 async fn test_webhook(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(name): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
@@ -106,7 +106,7 @@ async fn test_webhook(
 ))]
 async fn redeliver_event(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(name): Path<String>,
     idempotency: IdempotencyKey,
     Json(request): Json<Redeliver>,
@@ -129,7 +129,7 @@ async fn redeliver_event(
 ))]
 async fn resume_webhook(
     State(app): State<App>,
-    Admin(actor): Admin,
+    actor: Actor,
     Path(name): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {

@@ -13,7 +13,7 @@ use super::chips::{self, Chip};
 use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
-use crate::auth::Viewer;
+use crate::auth::Actor;
 use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
@@ -68,7 +68,7 @@ pub(super) struct WebhooksQuery {
 /// Every webhook, and the deliveries of the one that is chosen.
 pub(super) async fn list_webhooks(
     State(app): State<App>,
-    Viewer(actor): Viewer,
+    actor: Actor,
     visit: Visit,
     Query(query): Query<WebhooksQuery>,
 ) -> Result<Page, Error> {
