@@ -320,6 +320,14 @@ impl Client {
         self.fetch(self.request(Method::GET, &["sites", site, "agents"])).await
     }
 
+    /// Removes an agent; its token ends at once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn remove_agent(&self, site: &str, agent: &str) -> Result<(), ClientError> {
+        self.perform(self.request(Method::DELETE, &["sites", site, "agents", agent])).await
+    }
+
     /// Makes a token; its secret is in this answer and nowhere else.
     ///
     /// # Errors

@@ -100,7 +100,36 @@ impl Client {
         body: &Value,
         precondition: Precondition,
     ) -> Result<Value, ClientError> {
-        self.fetch(precondition.apply(self.request(Method::PUT, segments)).json(body)).await
+        self.put_value_with(segments, &[], body, precondition).await
+    }
+
+    /// [`Client::put_value`] with parameters, such as `dry_run`.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn put_value_with(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        body: &Value,
+        precondition: Precondition,
+    ) -> Result<Value, ClientError> {
+        self.fetch(precondition.apply(self.request(Method::PUT, segments)).query(query).json(body)).await
+    }
+
+    /// A JSON merge patch (RFC 7396) of any path below `/v1`, for callers that know a kind only by name.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn patch_value(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        patch: &Value,
+        precondition: Precondition,
+    ) -> Result<Value, ClientError> {
+        let request = precondition.apply(self.request(Method::PATCH, segments)).query(query).json(patch);
+        self.fetch(request.header("content-type", "application/merge-patch+json")).await
     }
 
     /// `POST` to any path below `/v1`, for callers that know a kind only by name.
@@ -116,7 +145,21 @@ impl Client {
     /// # Errors
     /// As every call: see [`ClientError`].
     pub async fn delete_value(&self, segments: &[&str], generation: i64) -> Result<Option<Value>, ClientError> {
+        self.delete_value_with(segments, &[], generation).await
+    }
+
+    /// [`Client::delete_value`] with parameters, such as `dry_run`.
+    ///
+    /// # Errors
+    /// As every call: see [`ClientError`].
+    pub async fn delete_value_with(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        generation: i64,
+    ) -> Result<Option<Value>, ClientError> {
         let request = Precondition::Generation(generation).apply(self.request(Method::DELETE, segments));
+        let request = request.query(query);
         let body = body(accepted(request.send().await?).await?).await?;
         match body.is_empty() {
             true => Ok(None),

@@ -1,4 +1,4 @@
-//! What actions on a node have in common: a reason, and whether to wait until the operation they begin is done.
+//! What actions on nodes have in common: a reason, and whether to wait until the operations they begin are done.
 
 use std::time::Duration;
 
@@ -8,26 +8,99 @@ use muster_api::operations::Operation;
 use super::Session;
 use super::progress::{self, parse_duration};
 
-/// An action and whether to wait for it.
+/// Whether to wait.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// Wait until it is done.
+    #[arg(long)]
+    wait: bool,
+    /// How long to wait; it goes on at the server after that. 90s, 15m, 2h.
+    #[arg(long, default_value = "2h", value_parser = parse_duration, requires = "wait")]
+    timeout: Duration,
+}
+
+impl Waiting {
+    pub(super) fn is_wanted(self) -> bool {
+        self.wait
+    }
+
+    pub(super) fn timeout(self) -> Duration {
+        self.timeout
+    }
+}
+
+/// An action on nodes.
 #[derive(Args, Debug)]
 pub(crate) struct ActArgs {
+    /// Names or ids.
+    #[arg(required = true, value_name = "NODE")]
+    pub(super) nodes: Vec<String>,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+/// An action on one node.
+#[derive(Args, Debug)]
+pub(crate) struct OneArgs {
+    /// Name or id.
     pub(super) node: String,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+/// Why, and whether to wait.
+#[derive(Args, Debug)]
+pub(crate) struct How {
     /// Why, for the history.
     #[arg(long)]
     pub(super) reason: Option<String>,
-    /// Wait until the operation is done.
-    #[arg(long)]
-    pub(super) wait: bool,
-    /// How long to wait.
-    #[arg(long, default_value = "2h", value_parser = parse_duration)]
-    pub(super) timeout: Duration,
+    #[command(flatten)]
+    pub(super) waiting: Waiting,
 }
 
-/// Prints an operation, and waits for it where that is wanted.
-pub(super) async fn begun(session: &Session, operation: &Operation, args: &ActArgs) -> anyhow::Result<()> {
-    session.output.print_lines(operation, || vec![format!("operation {}", operation.id)])?;
-    match args.wait {
-        true => progress::follow(&session.client, &[operation.id], args.timeout).await,
-        false => Ok(()),
+/// Prints operations, and waits for them where that is wanted: a program then gets them as they ended.
+///
+/// # Errors
+/// When one ends otherwise than well, or not in time.
+pub(super) async fn begun(session: &Session, operations: &[Operation], waiting: Waiting) -> anyhow::Result<()> {
+    tell(session, operations, waiting, || {
+        operations
+            .iter()
+            .map(|operation| {
+                let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
+                format!("{} {target}: operation {}", operation.kind, operation.id)
+            })
+            .collect()
+    })
+    .await
+}
+
+/// The same in other words.
+///
+/// # Errors
+/// As [`begun`].
+pub(super) async fn tell(
+    session: &Session,
+    operations: &[Operation],
+    waiting: Waiting,
+    lines: impl FnOnce() -> Vec<String>,
+) -> anyhow::Result<()> {
+    let print = |operations: &[Operation], lines: Vec<String>| match operations {
+        [one] => session.output.print_lines(one, || lines),
+        several if session.output.is_table() => session.output.print_lines(&several, || lines),
+        several => session.output.list_of(several, super::kinds::columns("operation"), session.clock.now()),
+    };
+    if !waiting.wait {
+        return print(operations, lines());
     }
+    let ids: Vec<_> = operations.iter().map(|operation| operation.id).collect();
+    if session.output.is_table() {
+        print(operations, lines())?;
+        return progress::follow(session, &ids, waiting.timeout).await.map(drop);
+    }
+    let ended = progress::follow(session, &ids, waiting.timeout).await;
+    if let Ok(ended) = &ended {
+        print(ended, Vec::new())?;
+    }
+    ended.map(drop)
 }

@@ -23,8 +23,8 @@ pub(crate) struct ApplyArgs {
     /// Files of documents; `-` is standard input.
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
-    /// Show what it would do, and do nothing.
-    #[arg(long)]
+    /// Show what it would do, and do nothing: `muster plan`.
+    #[arg(long, visible_alias = "dry-run")]
     plan: bool,
     /// Do not ask before it is done. Nobody is asked where nobody can answer.
     #[arg(short, long)]
@@ -61,18 +61,45 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
     if args.plan || (!args.yes && std::io::stdin().is_terminal()) {
         let plan = planned(session, &ordered).await?;
         if args.plan {
-            return session.output.print(&plan, || plans::table(&plan));
+            return match session.output.is_table() {
+                true => session.output.list_of(&plan.objects, plans::COLUMNS, session.clock.now()),
+                false => session.output.print_lines(&plan, Vec::new),
+            };
         }
         if !plans::agreed(&plan)? {
             return Ok(());
         }
     }
+    let mut done = Vec::new();
     for (order, document) in ordered {
         let (kind, collection) = kind::COLLECTIONS[order];
-        let told = apply(session, kind, collection, &document).await;
-        println!("{told}", told = told.with_context(|| format!("{kind} {}", document.name))?);
+        let told = apply(session, collection, &document).await;
+        let verb = told.with_context(|| format!("{kind} {}", document.name))?;
+        match session.output.is_table() {
+            true => println!("{kind} {} {verb}", document.name),
+            false => done.push(json!({ "kind": kind, "name": document.name, "done": verb })),
+        }
     }
-    Ok(())
+    match session.output.is_table() {
+        true => Ok(()),
+        false => session.output.list(&done, &[], session.clock.now()),
+    }
+}
+
+/// What to plan.
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    /// Files of documents; `-` is standard input.
+    #[arg(short, long = "file", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// `muster plan`: [`run`] that writes nothing.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn plan(session: &Session, args: PlanArgs) -> anyhow::Result<()> {
+    run(session, ApplyArgs { files: args.files, plan: true, yes: false }).await
 }
 
 async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Result<Plan> {
@@ -92,14 +119,19 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
     Ok(session.client.plan(&MakePlan { objects }).await?)
 }
 
-fn read(file: &PathBuf) -> anyhow::Result<String> {
+/// The text of a file; `-` is standard input.
+///
+/// # Errors
+/// When it cannot be read, or is larger than 64 MiB.
+pub(super) fn read(file: &PathBuf) -> anyhow::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
     let source: Box<dyn std::io::Read> = match file.to_str() {
         Some("-") => Box::new(std::io::stdin()),
         _ => Box::new(std::fs::File::open(file)?),
     };
-    source.take(LARGEST).read_to_string(&mut text)?;
+    source.take(LARGEST + 1).read_to_string(&mut text)?;
+    anyhow::ensure!(text.len() as u64 <= LARGEST, "it is larger than {} MiB", LARGEST >> 20);
     Ok(text)
 }
 
@@ -121,7 +153,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
     Ok(documents)
 }
 
-async fn apply(session: &Session, kind: &str, collection: &str, document: &Document) -> anyhow::Result<String> {
+async fn apply(session: &Session, collection: &str, document: &Document) -> anyhow::Result<&'static str> {
     let path = [collection, document.name.as_str()];
     let before = match session.client.get_value(&path, &[]).await {
         Ok(object) => object["generation"].as_i64(),
@@ -131,10 +163,10 @@ async fn apply(session: &Session, kind: &str, collection: &str, document: &Docum
     let name = &document.name;
     if collection == "claims" {
         if before.is_some() {
-            return Ok(format!("claim {name} is there"));
+            return Ok("is there");
         }
         session.client.post_value(&["claims"], &json!({ "name": name, "spec": document.spec })).await?;
-        return Ok(format!("claim {name} created"));
+        return Ok("created");
     }
     let mut body = json!({ "spec": document.spec });
     for (member, value) in [("labels", &document.labels), ("annotations", &document.annotations)] {
@@ -149,7 +181,7 @@ async fn apply(session: &Session, kind: &str, collection: &str, document: &Docum
         (before, after) if before == after => "unchanged",
         _ => "changed",
     };
-    Ok(format!("{kind} {name} {verb}"))
+    Ok(verb)
 }
 
 #[cfg(test)]

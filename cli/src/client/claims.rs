@@ -1,28 +1,23 @@
 //! `muster claim`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use muster_api::claims::{Claim, ClaimSpec, CreateClaim};
-use muster_core::claims::ClaimState;
 use muster_core::values::Name;
 
-use super::Session;
-use super::output::{Rows, age};
-use super::progress::{self, parse_duration};
+use super::acting::{Waiting, tell};
+use super::kinds::columns;
+use super::{Session, asking, progress};
 
 /// What can be done with claims.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClaimVerb {
-    /// List the claims that hold a node.
-    List,
-    /// Show one claim.
-    Get { claim: String },
     /// Bind nodes to a pool.
     Create(CreateArgs),
     /// Release a node: drain, out of the scheduler, wipe, inspection.
-    Delete(DeleteArgs),
+    #[command(visible_alias = "delete")]
+    Release(ReleaseArgs),
     /// Take a release back while the node's disks are kept.
     Undo(UndoArgs),
 }
@@ -30,6 +25,7 @@ pub(crate) enum ClaimVerb {
 /// Which nodes, for which pool.
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
+    /// The pool that they join.
     #[arg(long)]
     pool: String,
     /// The node; without it the server picks available ones.
@@ -44,36 +40,30 @@ pub(crate) struct CreateArgs {
     /// How many nodes, one claim each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
     count: u32,
-    /// Wait until the nodes are in service.
-    #[arg(long)]
-    wait: bool,
-    #[arg(long, default_value = "2h", value_parser = parse_duration)]
-    timeout: Duration,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 /// Which claim to give up.
 #[derive(Args, Debug)]
-pub(crate) struct DeleteArgs {
+pub(crate) struct ReleaseArgs {
     claim: String,
     /// Erase the disks at once, without the time in which the release can be undone.
     #[arg(long)]
     erase_now: bool,
-    /// Wait until the node is clean and available again.
-    #[arg(long)]
-    wait: bool,
-    #[arg(long, default_value = "2h", value_parser = parse_duration)]
-    timeout: Duration,
+    /// Do not ask. Nobody is asked where nobody can answer.
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 /// Which claim to take back.
 #[derive(Args, Debug)]
 pub(crate) struct UndoArgs {
     claim: String,
-    /// Wait until the node is in service again.
-    #[arg(long)]
-    wait: bool,
-    #[arg(long, default_value = "2h", value_parser = parse_duration)]
-    timeout: Duration,
+    #[command(flatten)]
+    waiting: Waiting,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -83,39 +73,10 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()> {
     match verb {
-        ClaimVerb::List => {
-            let claims = session.client.list_all::<ClaimSpec>(None).await?;
-            session.output.print(&claims, || table(session, &claims))
-        }
-        ClaimVerb::Get { claim } => {
-            let claim = session.client.get::<ClaimSpec>(&claim).await?;
-            session.output.print(&claim, || table(session, std::slice::from_ref(&claim)))
-        }
         ClaimVerb::Create(args) => create(session, args).await,
-        ClaimVerb::Delete(args) => delete(session, &args).await,
+        ClaimVerb::Release(args) => release(session, &args).await,
         ClaimVerb::Undo(args) => undo(session, &args).await,
     }
-}
-
-fn table(session: &Session, claims: &[Claim]) -> Rows<6> {
-    let now = session.clock.now();
-    let row = |claim: &Claim| {
-        let state = match claim.status.state {
-            ClaimState::Bound => "bound",
-            ClaimState::Releasing => "releasing",
-            ClaimState::Released => "released",
-        };
-        [
-            claim.name.to_string(),
-            claim.spec.pool.clone(),
-            claim.status.node.clone(),
-            state.into(),
-            claim.status.node_state.clone(),
-            age(now, Some(claim.created_at)),
-        ]
-    };
-    let headings = ["NAME", "POOL", "NODE", "CLAIM", "NODE STATE", "AGE"];
-    Rows { headings, rows: claims.iter().map(row).collect(), wide_from: 6 }
 }
 
 async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
@@ -133,43 +94,52 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
         }
     }
     // What was bound is told even when the next one was refused: it is real.
-    session.output.print(&claims, || table(session, &claims))?;
-    if let Some(error) = refused {
-        return Err(error.into());
+    let show = |claims: &[Claim]| session.output.list_of(claims, columns("claim"), session.clock.now());
+    if !args.waiting.is_wanted() || refused.is_some() {
+        if !claims.is_empty() {
+            show(&claims)?;
+        }
+        return refused.map_or(Ok(()), |error| Err(error.into()));
+    }
+    if session.output.is_table() {
+        show(&claims)?;
     }
     let operations: Vec<_> = claims.iter().filter_map(|claim| claim.status.operation).collect();
-    match args.wait {
-        true => progress::follow(&session.client, &operations, args.timeout).await,
-        false => Ok(()),
+    progress::follow(session, &operations, args.waiting.timeout()).await?;
+    if !session.output.is_table() {
+        let mut ended = Vec::with_capacity(claims.len());
+        for claim in &claims {
+            ended.push(session.client.get::<ClaimSpec>(&claim.id.to_string()).await?);
+        }
+        show(&ended)?;
     }
+    Ok(())
 }
 
-async fn delete(session: &Session, args: &DeleteArgs) -> anyhow::Result<()> {
+async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
     let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
+    let erased = if args.erase_now { " Its disks are erased at once." } else { "" };
+    if !asking::agreed(&format!("Release {} from {}?{erased}", claim.status.node, claim.spec.pool), args.yes)? {
+        return Ok(());
+    }
     let operation = match args.erase_now {
         true => session.client.erase_claim(&args.claim, claim.generation).await?,
         false => session.client.delete_claim(&args.claim, claim.generation).await?,
     };
     let kept = session.client.get::<ClaimSpec>(&claim.id.to_string()).await?.status.undo_until;
+    let id = operation.id;
     let told = || {
-        let mut lines = vec![format!("{} is released by operation {}", claim.status.node, operation.id)];
+        let mut lines = vec![format!("{} is released by operation {id}", claim.status.node)];
         lines
             .extend(kept.map(|until| format!("its disks are kept until {until:.0}: muster claim undo {}", claim.name)));
         lines
     };
-    session.output.print_lines(&operation, told)?;
-    match args.wait {
-        true => progress::follow(&session.client, &[operation.id], args.timeout).await,
-        false => Ok(()),
-    }
+    tell(session, &[operation], args.waiting, told).await
 }
 
 async fn undo(session: &Session, args: &UndoArgs) -> anyhow::Result<()> {
     let operation = session.client.undo_release(&args.claim).await?;
-    let told = || vec![format!("{} is kept; its way back is operation {}", args.claim, operation.id)];
-    session.output.print_lines(&operation, told)?;
-    match args.wait {
-        true => progress::follow(&session.client, &[operation.id], args.timeout).await,
-        false => Ok(()),
-    }
+    let id = operation.id;
+    let told = || vec![format!("{} is kept; its way back is operation {id}", args.claim)];
+    tell(session, &[operation], args.waiting, told).await
 }

@@ -1,83 +1,162 @@
-//! Which server, and as whom: by flags, by environment, or by a context of the configuration file, in this order.
+//! Which server, and as whom. A flag goes before the environment, the environment before the configuration file; and a context's token is sent
+//! to that context's server only.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Args;
 use muster_api::client::{Client, ClientError};
 use muster_core::values::Secret;
-use serde::Deserialize;
+
+use super::contexts::{Config, Context};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// How the server and the token are chosen, for `--help` and the reference.
+pub(crate) const PRECEDENCE: &str = "\
+The server is the first of these: --server; the server of --context; MUSTER_SERVER; the server of MUSTER_CONTEXT; the server of the current \
+context; http://127.0.0.1:8080. MUSTER_URL, which the Terraform provider reads too, stands in for MUSTER_SERVER where that is not set.
+
+The token is the first of these: --token-file; the token of --context; MUSTER_TOKEN; the file that MUSTER_TOKEN_FILE names; the token of the \
+context that the server was taken from. A context's token is never sent to another server than its own, and no token is ever taken from the \
+command line, where every user of the host can read it.";
 
 /// How to reach the server.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Connection {
-    /// The server's address; http://127.0.0.1:8080 when nothing says otherwise.
-    #[arg(long, env = "MUSTER_URL", global = true, help_heading = "Server")]
-    url: Option<String>,
-    /// A file that holds a token and nothing else; the variable MUSTER_TOKEN holds the token itself.
-    #[arg(long, env = "MUSTER_TOKEN_FILE", global = true, help_heading = "Server")]
-    token_file: Option<PathBuf>,
-    /// A context of ~/.config/muster/config.toml.
-    #[arg(long, env = "MUSTER_CONTEXT", global = true, help_heading = "Server")]
+    /// The server's address, such as https://muster.example:8080. Also MUSTER_SERVER.
+    #[arg(long, value_name = "URL", global = true, help_heading = "Server")]
+    pub(super) server: Option<String>,
+    /// A file that holds a token and nothing else. Also MUSTER_TOKEN_FILE; MUSTER_TOKEN holds the token itself.
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Server")]
+    pub(super) token_file: Option<PathBuf>,
+    /// A server that `muster context set` wrote down. Also MUSTER_CONTEXT.
+    #[arg(long, value_name = "NAME", global = true, help_heading = "Server")]
     context: Option<String>,
 }
 
-/// `~/.config/muster/config.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    /// The context that is used when none is named.
-    current: Option<String>,
-    #[serde(default)]
-    contexts: BTreeMap<String, Server>,
-}
-
-/// One server of the configuration file.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Server {
-    url: Option<String>,
+/// What the environment says, read once.
+#[derive(Clone, Debug, Default)]
+struct Environment {
+    server: Option<String>,
+    context: Option<String>,
     token: Option<Secret>,
     token_file: Option<PathBuf>,
+}
+
+/// A server and who calls it.
+pub(crate) struct Chosen {
+    pub(crate) url: String,
+    pub(crate) token: Option<Secret>,
 }
 
 impl Connection {
     /// The client for it.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let configured = self.configured()?;
-        let url = self.url.clone().or(configured.url).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let environment = std::env::var("MUSTER_TOKEN").ok().filter(|token| !token.is_empty()).map(Secret::new);
-        let token = match (&self.token_file, environment, configured.token, &configured.token_file) {
-            (Some(path), ..) | (None, None, None, Some(path)) => Some(read(path)?),
-            (None, Some(token), ..) | (None, None, Some(token), _) => Some(token),
-            (None, None, None, None) => None,
-        };
+        let Chosen { url, token } = self.chosen()?;
         Ok(Client::new(&url, token)?)
     }
 
-    fn configured(&self) -> anyhow::Result<Server> {
-        let path = config_path();
-        let config: Config = match path.as_ref().map(std::fs::read_to_string) {
-            Some(Ok(text)) => toml::from_str(&text).with_context(|| format!("{:?} cannot be read", path.as_deref()))?,
-            _ => Config::default(),
+    /// Which server, and as whom.
+    pub(crate) fn chosen(&self) -> anyhow::Result<Chosen> {
+        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let environment = Environment {
+            server: set("MUSTER_SERVER").or_else(|| set("MUSTER_URL")),
+            context: set("MUSTER_CONTEXT"),
+            token: set("MUSTER_TOKEN").map(Secret::new),
+            token_file: set("MUSTER_TOKEN_FILE").map(PathBuf::from),
         };
-        let Some(name) = self.context.as_ref().or(config.current.as_ref()) else { return Ok(Server::default()) };
-        let unknown = || ClientError::Usage(format!("there is no context {name:?} in the configuration file"));
-        Ok(config.contexts.get(name).cloned().ok_or_else(unknown)?)
+        self.choose(environment, &Config::load()?)
+    }
+
+    fn choose(&self, environment: Environment, config: &Config) -> anyhow::Result<Chosen> {
+        let named = |name: &str| -> Result<Context, ClientError> {
+            let unknown = || ClientError::Usage(format!("there is no context {name:?}; see muster context list"));
+            config.contexts.get(name).cloned().ok_or_else(unknown)
+        };
+        let by_flag = self.context.as_deref().map(named).transpose()?;
+        let context = match (&self.server, &by_flag, &environment.server) {
+            (Some(_), ..) | (None, None, Some(_)) => None,
+            (None, Some(context), _) => Some(context.clone()),
+            (None, None, None) => {
+                environment.context.as_deref().or(config.current.as_deref()).map(named).transpose()?
+            }
+        };
+        let url = match (&self.server, &context) {
+            (Some(url), _) => url.clone(),
+            (None, Some(context)) => context.server.clone(),
+            (None, None) => environment.server.unwrap_or_else(|| DEFAULT_URL.to_owned()),
+        };
+        let flagged = context.as_ref().filter(|_| by_flag.is_some());
+        let token = match (&self.token_file, flagged.map(Context::token).transpose()?.flatten()) {
+            (Some(path), _) => Some(read(path)?),
+            (None, Some(token)) => Some(token),
+            (None, None) => match (environment.token, &environment.token_file) {
+                (Some(token), _) => Some(token),
+                (None, Some(path)) => Some(read(path)?),
+                (None, None) => context.as_ref().map(Context::token).transpose()?.flatten(),
+            },
+        };
+        Ok(Chosen { url, token })
     }
 }
 
-fn config_path() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
-    Some(base.join("muster/config.toml"))
-}
-
-fn read(path: &PathBuf) -> Result<Secret, ClientError> {
+/// A token of a file that holds nothing else.
+pub(super) fn read(path: &PathBuf) -> Result<Secret, ClientError> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|source| ClientError::File { path: path.display().to_string(), source })?;
-    Ok(Secret::new(text.trim()))
+    match text.trim() {
+        "" => Err(ClientError::Usage(format!("the token file {} is empty", path.display()))),
+        token => Ok(Secret::new(token)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let context = |server: &str, token: &str| Context {
+            server: server.into(),
+            token: Some(Secret::new(token)),
+            token_file: None,
+        };
+        let contexts = [("lab", context("http://lab", "of-lab")), ("prod", context("http://prod", "of-prod"))];
+        let contexts = contexts.map(|(name, context)| (name.to_owned(), context)).into();
+        Config { current: Some("lab".into()), contexts }
+    }
+
+    fn chosen(server: Option<&str>, context: Option<&str>, environment: Environment) -> (String, Option<String>) {
+        let connection =
+            Connection { server: server.map(str::to_owned), context: context.map(str::to_owned), token_file: None };
+        let chosen = connection.choose(environment, &config()).unwrap();
+        (chosen.url, chosen.token.map(|token| token.reveal().to_owned()))
+    }
+
+    fn pair(url: &str, token: &str) -> (String, Option<String>) {
+        (url.to_owned(), Some(token.to_owned()).filter(|token| !token.is_empty()))
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_environment_and_that_before_the_file() {
+        let environment = || Environment {
+            server: Some("http://env".into()),
+            token: Some(Secret::new("of-env")),
+            ..Environment::default()
+        };
+        assert_eq!(chosen(None, None, Environment::default()), pair("http://lab", "of-lab"));
+        assert_eq!(chosen(None, None, environment()), pair("http://env", "of-env"));
+        assert_eq!(chosen(None, Some("prod"), environment()), pair("http://prod", "of-prod"));
+        assert_eq!(chosen(Some("http://flag"), Some("prod"), environment()), pair("http://flag", "of-env"));
+        let context = Environment { context: Some("prod".into()), ..Environment::default() };
+        assert_eq!(chosen(None, None, context), pair("http://prod", "of-prod"));
+    }
+
+    #[test]
+    fn a_contexts_token_is_sent_to_its_own_server_only() {
+        assert_eq!(chosen(Some("http://elsewhere"), None, Environment::default()), pair("http://elsewhere", ""));
+        let environment = Environment { server: Some("http://elsewhere".into()), ..Environment::default() };
+        assert_eq!(chosen(None, None, environment), pair("http://elsewhere", ""));
+        let connection = Connection { server: None, context: Some("no".into()), token_file: None };
+        assert!(connection.choose(Environment::default(), &config()).is_err());
+    }
 }

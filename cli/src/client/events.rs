@@ -1,32 +1,102 @@
-//! `muster event`.
+//! `muster event`, `muster node events`.
 
-use clap::Subcommand;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
 
 use super::Session;
 use super::output::clean;
+
+/// Pause before a server that is away is asked again.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// What can be read of the history.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventVerb {
     /// List events, oldest first.
     List {
-        /// The sequence number of the last event seen.
-        #[arg(long, default_value_t = 0)]
-        after: i64,
+        /// Only those of this node.
         #[arg(long)]
         node: Option<String>,
-        /// Go on as events come.
-        #[arg(short, long)]
-        follow: bool,
+        #[command(flatten)]
+        reading: Reading,
+    },
+    /// Print events as they come, from now on; or from --after on.
+    Follow {
+        /// Only those of this node.
+        #[arg(long)]
+        node: Option<String>,
+        /// The sequence number of the last event seen; the latest one without it.
+        #[arg(long)]
+        after: Option<i64>,
     },
 }
 
+/// Where to begin and where to stop.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// The sequence number of the last event seen.
+    #[arg(long, default_value_t = 0)]
+    after: i64,
+    /// At most so many; all of them without it.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "follow")]
+    limit: Option<u32>,
+    /// Go on as events come.
+    #[arg(short, long)]
+    follow: bool,
+}
+
 pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()> {
-    let EventVerb::List { mut after, node, follow } = verb;
+    match verb {
+        EventVerb::List { node, reading } => show(session, node.as_deref(), &reading).await,
+        EventVerb::Follow { node, after } => {
+            let after = match after {
+                Some(after) => after,
+                None => latest(session).await?,
+            };
+            show(session, node.as_deref(), &Reading { after, limit: None, follow: true }).await
+        }
+    }
+}
+
+/// The newest sequence number, found by halving: the history may be long, and its end has no route of its own.
+async fn latest(session: &Session) -> anyhow::Result<i64> {
+    let after = async |seq: i64| match session.client.events(seq, &[("limit", "1")]).await {
+        Ok(events) => Ok(!events.items.is_empty()),
+        // Beyond the end, where a reader stands whose database was put back.
+        Err(error) if error.status() == Some(410) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let (mut low, mut high) = (0, 1024);
+    while after(high).await? {
+        (low, high) = (high, high.saturating_mul(2));
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match after(middle).await? {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// Prints events, and goes on where that is wanted. A server that is away for a moment is waited for then.
+pub(super) async fn show(session: &Session, node: Option<&str>, reading: &Reading) -> anyhow::Result<()> {
+    let mut after = reading.after;
+    let mut left = reading.limit.unwrap_or(u32::MAX);
     loop {
-        let mut query = vec![("limit", "1000"), ("wait", if follow { "30s" } else { "0s" })];
-        query.extend(node.as_deref().map(|node| ("node", node)));
-        let events = session.client.events(after, &query).await?;
+        let limit = left.min(1000).to_string();
+        let mut query = vec![("limit", limit.as_str()), ("wait", if reading.follow { "30s" } else { "0s" })];
+        query.extend(node.map(|node| ("node", node)));
+        let events = match session.client.events(after, &query).await {
+            Ok(events) => events,
+            Err(error) if reading.follow && error.away() => {
+                tokio::time::sleep(AWAY).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         for event in &events.items {
             match session.output.is_table() {
                 true => {
@@ -37,7 +107,8 @@ pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()
             }
         }
         after = events.last_seq;
-        if events.items.is_empty() && !follow {
+        left = left.saturating_sub(u32::try_from(events.items.len()).unwrap_or(u32::MAX));
+        if left == 0 || (events.items.is_empty() && !reading.follow) {
             return Ok(());
         }
     }

@@ -1,18 +1,23 @@
 //! The verbs that are clients of the API, like any other client: nothing here knows the database or a node.
 
 mod acting; // A reason, and waiting for what it begins
+mod agents; // muster agent list, enrol, remove
 mod apply; // Documents from files
 mod approvals; // muster approval
+mod asking; // A question before what cannot be taken back
 mod caution; // muster caution
 mod claims; // muster claim
-mod connection; // Which server, as whom
+pub(crate) mod connection; // Which server, as whom
 mod consoles; // muster node console
+mod contexts; // muster context
 mod events; // muster event
 pub(crate) mod exit; // Exit codes
-mod kinds; // muster get, delete, rack, site
+mod gate_runs; // muster gate_run
+pub(crate) mod grammar; // Nouns and verbs as one command
+mod kinds; // Nouns that are kinds, and the verbs they share
 mod nodes; // muster node
 mod operations; // muster operation
-mod output; // Tables, JSON, YAML
+pub(crate) mod output; // Tables, JSON, YAML
 mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
 mod plans; // What a set of documents would do, shown and agreed to
@@ -21,7 +26,7 @@ mod tokens; // muster token
 mod uploads; // muster blob
 mod webhooks; // muster webhook
 
-use clap::{Args, Subcommand};
+use clap::{ArgMatches, Args, FromArgMatches as _};
 use muster_api::client::Client;
 use muster_core::clock::Clock;
 
@@ -32,16 +37,9 @@ use self::output::Output;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
-    connection: Connection,
+    pub(crate) connection: Connection,
     #[command(flatten)]
-    output: Output,
-}
-
-impl Common {
-    /// Whether a person reads what is printed.
-    pub(crate) fn is_table(&self) -> bool {
-        self.output.is_table()
-    }
+    pub(crate) output: Output,
 }
 
 /// What a verb works with.
@@ -51,73 +49,61 @@ pub(crate) struct Session {
     pub(crate) clock: Clock,
 }
 
-/// The verbs.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ClientVerb {
-    /// Nodes: list, look at, ask for actions.
-    #[command(subcommand)]
-    Node(nodes::NodeVerb),
-    /// Where a part is and where it was, by its serial.
-    Component { serial: String },
-    /// Racks.
-    #[command(subcommand)]
-    Rack(kinds::RackVerb),
-    /// Sites and their agents.
-    #[command(subcommand)]
-    Site(kinds::SiteVerb),
-    /// Claims: bind nodes to pools, give them back.
-    #[command(subcommand)]
-    Claim(claims::ClaimVerb),
-    /// Operations: what was asked for, and how it stands.
-    #[command(subcommand)]
-    Operation(operations::OperationVerb),
-    /// Releases beyond the hourly limit: what waits for a second person.
-    #[command(subcommand)]
-    Approval(approvals::ApprovalVerb),
-    /// Caution mode: the database is older than what others remember.
-    #[command(subcommand)]
-    Caution(caution::CautionVerb),
-    /// The history.
-    #[command(subcommand)]
-    Event(events::EventVerb),
-    /// Tokens of machines.
-    #[command(subcommand)]
-    Token(tokens::TokenVerb),
-    /// Webhooks: who is told what happens, and what was sent.
-    #[command(subcommand)]
-    Webhook(webhooks::WebhookVerb),
-    /// Images and bundles, by digest.
-    #[command(subcommand)]
-    Blob(uploads::BlobVerb),
-    /// Show objects of any kind.
-    Get(kinds::GetArgs),
-    /// Remove an object of any declared kind, or unregister a node.
-    Delete(kinds::DeleteArgs),
-    /// Create or replace what files declare: documents of {kind, name, labels, annotations, spec} in YAML or JSON.
-    Apply(apply::ApplyArgs),
-}
-
-/// Runs a verb.
+/// Runs what the command line says; `None` when it names no verb of a client.
 ///
 /// # Errors
-/// What the server refused, or why it was not reached; [`exit::code`] tells them apart.
-pub(crate) async fn run(common: Common, verb: ClientVerb) -> anyhow::Result<()> {
-    let session = Session { client: common.connection.client()?, output: common.output, clock: Clock::System };
-    match verb {
-        ClientVerb::Node(verb) => nodes::run(&session, verb).await,
-        ClientVerb::Component { serial } => parts::find(&session, &serial).await,
-        ClientVerb::Rack(verb) => kinds::racks(&session, verb).await,
-        ClientVerb::Site(verb) => kinds::sites(&session, verb).await,
-        ClientVerb::Claim(verb) => claims::run(&session, verb).await,
-        ClientVerb::Operation(verb) => operations::run(&session, verb).await,
-        ClientVerb::Approval(verb) => approvals::run(&session, verb).await,
-        ClientVerb::Caution(verb) => caution::run(&session, verb).await,
-        ClientVerb::Event(verb) => events::run(&session, verb).await,
-        ClientVerb::Token(verb) => tokens::run(&session, verb).await,
-        ClientVerb::Webhook(verb) => webhooks::run(&session, verb).await,
-        ClientVerb::Blob(verb) => uploads::run(&session, verb).await,
-        ClientVerb::Get(args) => kinds::get(&session, args).await,
-        ClientVerb::Delete(args) => kinds::delete(&session, args).await,
-        ClientVerb::Apply(args) => apply::run(&session, args).await,
+/// What the server refused, or why it was not reached; [`exit::of`] tells them apart.
+pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow::Result<()>> {
+    let (word, matches) = matches.subcommand()?;
+    match word {
+        "exit-codes" => {
+            println!("{}", exit::table());
+            return Some(Ok(()));
+        }
+        "context" => {
+            let verb = contexts::ContextVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
+            return Some(verb.and_then(|verb| contexts::run(common.output, &common.connection, verb)));
+        }
+        // These need no server: a stack is locked, an agent is run.
+        "stack" if matches.subcommand_name() == Some("lock") => return None,
+        "agent" if matches.subcommand_name().is_none() => return None,
+        _ => {}
+    }
+    let kind = kinds::noun(word);
+    let other = ["event", "gate_run", "component", "caution", "blob", "apply", "plan", "agent"];
+    if kind.is_none() && !other.contains(&word) {
+        return None;
+    }
+    let session = match common.connection.client() {
+        Ok(client) => Session { client, output: common.output, clock: Clock::System },
+        Err(error) => return Some(Err(error)),
+    };
+    if let Some(kind) = kind
+        && let Some(done) = kind.run(&session, matches).await
+    {
+        return Some(done);
+    }
+    Some(run_own(&session, word, matches).await)
+}
+
+/// A verb that only one noun has.
+async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow::Result<()> {
+    match word {
+        "node" => nodes::run(session, nodes::NodeVerb::from_arg_matches(matches)?).await,
+        "claim" => claims::run(session, claims::ClaimVerb::from_arg_matches(matches)?).await,
+        "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
+        "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
+        "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
+        "webhook" => webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await,
+        "event" => events::run(session, events::EventVerb::from_arg_matches(matches)?).await,
+        "gate_run" => gate_runs::run(session, gate_runs::GateRunVerb::from_arg_matches(matches)?).await,
+        "component" => parts::run(session, parts::ComponentVerb::from_arg_matches(matches)?).await,
+        "caution" => caution::run(session, caution::CautionVerb::from_arg_matches(matches)?).await,
+        "blob" => uploads::run(session, uploads::BlobVerb::from_arg_matches(matches)?).await,
+        "agent" => agents::run(session, agents::AgentVerb::from_arg_matches(matches)?).await,
+        "apply" => apply::run(session, apply::ApplyArgs::from_arg_matches(matches)?).await,
+        "plan" => apply::plan(session, apply::PlanArgs::from_arg_matches(matches)?).await,
+        // The command line's own parser lets no other verb through.
+        other => Err(anyhow::anyhow!("{other} has no such verb")),
     }
 }

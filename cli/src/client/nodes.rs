@@ -6,28 +6,19 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use muster_api::client::ClientError;
-use muster_api::gate_runs::GateRun;
 use muster_api::nodes::{Node, NodeAction, NodeFacts, NodeSpec};
 use tokio::time::Instant;
 
-use super::acting::{ActArgs, begun};
-use super::output::{Rows, age, clean, duration};
+use super::acting::{ActArgs, OneArgs, begun};
+use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::progress::parse_duration;
-use super::{Session, consoles};
+use super::{Session, asking, consoles, events, gate_runs};
 
 /// What can be asked of nodes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeVerb {
-    /// List nodes.
-    List {
-        /// Such as `state=in_service AND rack~"r1*" AND label.gpu=h200`.
-        #[arg(short, long)]
-        filter: Option<String>,
-    },
-    /// Show one node.
-    Get { node: String },
     /// Say why a node is not moving, in one sentence.
     Why { node: String },
     /// Follow what happens to a node.
@@ -38,8 +29,14 @@ pub(crate) enum NodeVerb {
     Facts { node: String },
     /// Show the parts of a node by serial: those that are in it, and those that were.
     Parts { node: String },
-    /// Show the latest gate runs.
+    /// Show the latest gate runs; `muster gate_run list NODE` is the same.
     Gates { node: String },
+    /// Show or follow the events of a node.
+    Events {
+        node: String,
+        #[command(flatten)]
+        reading: events::Reading,
+    },
     /// Show what a node wrote on its serial console.
     Console {
         node: String,
@@ -47,10 +44,25 @@ pub(crate) enum NodeVerb {
         #[arg(short, long)]
         follow: bool,
     },
-    /// Accept a discovered node: it is inspected.
-    Accept(ActArgs),
+    #[command(flatten)]
+    Act(Act),
     /// Take a machine that runs already into service as it is: no reboot, no change but what the plan names.
     Adopt(AdoptArgs),
+    /// Hand a node to a person.
+    Maintain(MaintainArgs),
+    /// Say which parts were replaced: the node is inspected for the new serials.
+    ReplaceParts(ReplaceArgs),
+    /// Give a node another name; not while it is claimed.
+    Rename(RenameArgs),
+    /// Put a node into another rack or unit.
+    Move(MoveArgs),
+}
+
+/// The actions that need no more than a reason.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Act {
+    /// Accept a discovered node: it is inspected.
+    Accept(ActArgs),
     /// Turn a discovered node away.
     Reject(ActArgs),
     /// Inspect an available node again.
@@ -62,32 +74,34 @@ pub(crate) enum NodeVerb {
     /// Take a node back into use.
     Recover(ActArgs),
     /// Erase every disk of a quarantined node.
-    Wipe(ActArgs),
+    Wipe(LastingArgs),
     /// Take a node out of its scheduler, jobs first.
     Drain(ActArgs),
     /// Put a draining node back.
     Undrain(ActArgs),
-    /// Hand a node to a person.
-    Maintain(MaintainArgs),
     /// Take a node back from maintenance.
     Resume(ActArgs),
     /// Take a node out of the fleet, and remember it.
-    Retire(ActArgs),
+    Retire(LastingArgs),
     /// Take a retired node back.
     Reinstate(ActArgs),
-    /// Say which parts were replaced: the node is inspected for the new serials.
-    ReplaceParts(ReplaceArgs),
-    /// Give a node another name; not while it is claimed.
-    Rename(RenameArgs),
-    /// Put a node into another rack or unit.
-    Move(MoveArgs),
+}
+
+/// An action that is asked about first.
+#[derive(Args, Debug)]
+pub(crate) struct LastingArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    /// Do not ask. Nobody is asked where nobody can answer.
+    #[arg(short, long)]
+    yes: bool,
 }
 
 /// A maintenance and when it ends.
 #[derive(Args, Debug)]
 pub(crate) struct MaintainArgs {
     #[command(flatten)]
-    act: ActArgs,
+    act: OneArgs,
     /// Resume by itself after this time, such as `4h`; without it, somebody resumes it.
     #[arg(long = "for", value_parser = parse_duration)]
     lasts: Option<Duration>,
@@ -114,14 +128,6 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
         NodeVerb::Rename(args) => place::rename(session, args).await,
         NodeVerb::Move(args) => place::shift(session, args).await,
         NodeVerb::Maintain(args) => maintain(session, args).await,
-        NodeVerb::List { filter } => {
-            let items = client.list_all::<NodeSpec>(filter.as_deref()).await?;
-            session.output.print(&items, || table(session, &items))
-        }
-        NodeVerb::Get { node } => {
-            let node = client.get::<NodeSpec>(&node).await?;
-            session.output.print_lines(&node, || lines(&node))
-        }
         NodeVerb::Why { node } => {
             let why = client.node_why(&node).await?;
             session.output.print_lines(&why, || vec![why.sentence.clone()])
@@ -132,106 +138,58 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
             let facts = client.node_facts(&node).await?;
             session.output.print_lines(&facts, || fact_lines(&facts))
         }
-        NodeVerb::Gates { node } => {
-            let runs = client.node_gate_runs(&node).await?;
-            session.output.print_lines(&runs, || runs.items.iter().flat_map(gate_lines).collect())
-        }
+        NodeVerb::Gates { node } => gate_runs::list(session, &node).await,
+        NodeVerb::Events { node, reading } => events::show(session, Some(&node), &reading).await,
         NodeVerb::Console { node, follow } => consoles::show(session, &node, follow).await,
-        other => act(session, other).await,
+        NodeVerb::Act(act) => run_action(session, act).await,
     }
 }
 
-async fn act(session: &Session, verb: NodeVerb) -> anyhow::Result<()> {
-    let (action, args) = match verb {
-        NodeVerb::Accept(args) => ("accept", args),
-        NodeVerb::Reject(args) => ("reject", args),
-        NodeVerb::Inspect(args) => ("inspect", args),
-        NodeVerb::Retry(args) => ("retry", args),
-        NodeVerb::Quarantine(args) => ("quarantine", args),
-        NodeVerb::Recover(args) => ("recover", args),
-        NodeVerb::Wipe(args) => ("wipe", args),
-        NodeVerb::Drain(args) => ("drain", args),
-        NodeVerb::Undrain(args) => ("undrain", args),
-        NodeVerb::Resume(args) => ("resume", args),
-        NodeVerb::Retire(args) => ("retire", args),
-        NodeVerb::Reinstate(args) => ("reinstate", args),
-        NodeVerb::List { .. }
-        | NodeVerb::Get { .. }
-        | NodeVerb::Why { .. }
-        | NodeVerb::Watch(_)
-        | NodeVerb::Timeline { .. }
-        | NodeVerb::Facts { .. }
-        | NodeVerb::Gates { .. }
-        | NodeVerb::Parts { .. }
-        | NodeVerb::Maintain(_)
-        | NodeVerb::ReplaceParts(_)
-        | NodeVerb::Adopt(_)
-        | NodeVerb::Rename(_)
-        | NodeVerb::Move(_)
-        | NodeVerb::Console { .. } => bail!("not an action"),
+async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
+    let (action, args) = match act {
+        Act::Accept(args) => ("accept", args),
+        Act::Reject(args) => ("reject", args),
+        Act::Inspect(args) => ("inspect", args),
+        Act::Retry(args) => ("retry", args),
+        Act::Quarantine(args) => ("quarantine", args),
+        Act::Recover(args) => ("recover", args),
+        Act::Drain(args) => ("drain", args),
+        Act::Undrain(args) => ("undrain", args),
+        Act::Resume(args) => ("resume", args),
+        Act::Reinstate(args) => ("reinstate", args),
+        Act::Wipe(args) => {
+            match asking::agreed(&format!("Erase every disk of {}?", args.act.nodes.join(", ")), args.yes)? {
+                true => ("wipe", args.act),
+                false => return Ok(()),
+            }
+        }
+        Act::Retire(args) => match asking::agreed(&format!("Retire {}?", args.act.nodes.join(", ")), args.yes)? {
+            true => ("retire", args.act),
+            false => return Ok(()),
+        },
     };
-    let operation = session.client.node_action(&args.node, action, args.reason.as_deref()).await?;
-    begun(session, &operation, &args).await
+    let mut operations = Vec::with_capacity(args.nodes.len());
+    let mut refused = None;
+    for node in &args.nodes {
+        match session.client.node_action(node, action, args.how.reason.as_deref()).await {
+            Ok(operation) => operations.push(operation),
+            Err(error) if args.nodes.len() == 1 => return Err(error.into()),
+            // The others are asked all the same: whoever typed eight names wants as many as go.
+            Err(error) => {
+                eprintln!("muster: {node}: {}", clean(&error.to_string()));
+                refused = refused.or(Some(error));
+            }
+        }
+    }
+    begun(session, &operations, args.how.waiting).await?;
+    refused.map_or(Ok(()), |error| Err(anyhow::Error::from(error).context(format!("not every node: {action}"))))
 }
 
 async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {
     let until = args.lasts.map(SignedDuration::try_from).transpose()?.map(|lasts| session.clock.now() + lasts);
-    let body = NodeAction { reason: args.act.reason.clone(), until };
+    let body = NodeAction { reason: args.act.how.reason.clone(), until };
     let operation = session.client.maintain_node(&args.act.node, &body).await?;
-    begun(session, &operation, &args.act).await
-}
-
-fn table(session: &Session, nodes: &[Node]) -> Rows<8> {
-    let now = session.clock.now();
-    let row = |node: &Node| {
-        let status = &node.status;
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let address = status.addresses.first().map(|address| address.address.to_string());
-        let waits = status.why.waiting_for.clone().or_else(|| status.reason.clone()).unwrap_or_default();
-        [
-            node.name.to_string(),
-            status.state.clone(),
-            age(now, status.entered_at),
-            text(&status.pool),
-            text(&node.spec.rack),
-            waits,
-            address.unwrap_or_default(),
-            text(&status.claim),
-        ]
-    };
-    Rows {
-        headings: ["NAME", "STATE", "FOR", "POOL", "RACK", "WAITS FOR", "ADDRESS", "CLAIM"],
-        rows: nodes.iter().map(row).collect(),
-        wide_from: 6,
-    }
-}
-
-fn lines(node: &Node) -> Vec<String> {
-    let status = &node.status;
-    let mut lines = vec![status.why.sentence.clone()];
-    let mut add = |name: &str, value: Option<String>| lines.extend(value.map(|value| format!("{name:<16} {value}")));
-    add("id", Some(node.id.to_string()));
-    add("site", Some(node.spec.site.clone()));
-    add("rack", node.spec.rack.clone());
-    add("profile", node.spec.profile.clone());
-    add("pool", status.pool.clone());
-    add("claim", status.claim.clone());
-    add("epoch", Some(status.epoch.to_string()));
-    add("operation", status.operation.map(|id| id.to_string()));
-    for address in &status.addresses {
-        add("address", Some(format!("{} ({}, {})", address.address, address.mac, address.subnet)));
-    }
-    add(
-        "gates",
-        status.last_gate_run.as_ref().map(|run| format!("{} {} at {}", run.suite, run.verdict, run.finished_at)),
-    );
-    for condition in &status.conditions {
-        add(&condition.condition, Some(condition.value.clone()));
-    }
-    for (name, value) in &node.labels {
-        add("label", Some(format!("{name}={value}")));
-    }
-    lines
+    begun(session, &[operation], args.act.how.waiting).await
 }
 
 fn fact_lines(seen: &NodeFacts) -> Vec<String> {
@@ -266,15 +224,6 @@ fn fact_lines(seen: &NodeFacts) -> Vec<String> {
             .iter()
             .map(|nic| format!("nic      {} {} {}", nic.name, nic.mac, if nic.link_up { "up" } else { "down" })),
     );
-    lines
-}
-
-fn gate_lines(run: &GateRun) -> Vec<String> {
-    let mut lines = vec![format!("{} {} at {}", run.suite, run.verdict, run.finished_at)];
-    for result in &run.results {
-        let took = duration(i64::try_from(result.duration_ms).unwrap_or(i64::MAX));
-        lines.push(format!("  {:<8} {:<28} {took:>10}  {}", result.verdict.as_str(), result.gate, result.reason));
-    }
     lines
 }
 

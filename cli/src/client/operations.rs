@@ -7,27 +7,20 @@ use muster_api::operations::Operation;
 use uuid::Uuid;
 
 use super::Session;
-use super::output::{Rows, age, clean, duration};
+use super::output::{clean, duration};
 use super::progress::{self, parse_duration, sentence};
 
 /// What can be done with operations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OperationVerb {
-    /// List operations, newest first.
-    List {
-        #[arg(long)]
-        node: Option<String>,
-        /// queued, running, succeeded, failed, cancelled or unknown.
-        #[arg(long)]
-        state: Option<String>,
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
-    },
     /// Show one operation with its steps.
+    #[command(visible_alias = "describe")]
     Get { id: Uuid },
-    /// Follow an operation until it is done.
+    /// Follow operations until they are done.
     Watch {
-        id: Uuid,
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<Uuid>,
+        /// How long to wait: 90s, 15m, 2h.
         #[arg(long, default_value = "2h", value_parser = parse_duration)]
         timeout: Duration,
     },
@@ -45,42 +38,23 @@ pub(crate) enum OperationVerb {
 pub(super) async fn run(session: &Session, verb: OperationVerb) -> anyhow::Result<()> {
     let client = &session.client;
     match verb {
-        OperationVerb::List { node, state, limit } => {
-            let limit = limit.to_string();
-            let mut query = vec![("limit", limit.as_str())];
-            query.extend(node.as_deref().map(|node| ("node", node)));
-            query.extend(state.as_deref().map(|state| ("state", state)));
-            let page = client.list_operations(&query).await?;
-            session.output.print(&page.items, || table(session, &page.items))
-        }
         OperationVerb::Get { id } => {
             let operation = client.operation(id).await?;
             session.output.print_lines(&operation, || lines(&operation))
         }
-        OperationVerb::Watch { id, timeout } => progress::follow(client, &[id], timeout).await,
+        OperationVerb::Watch { ids, timeout } => {
+            let ended = progress::follow(session, &ids, timeout).await?;
+            match session.output.is_table() {
+                true => Ok(()),
+                false => session.output.list_of(&ended, super::kinds::columns("operation"), session.clock.now()),
+            }
+        }
         OperationVerb::Cancel { id } => {
             let operation = client.cancel_operation(id).await?;
             session.output.print_lines(&operation, || vec![sentence(&operation)])
         }
         OperationVerb::Log { id, follow } => log(session, id, follow).await,
     }
-}
-
-fn table(session: &Session, operations: &[Operation]) -> Rows<7> {
-    let now = session.clock.now();
-    let row = |operation: &Operation| {
-        [
-            operation.id.to_string(),
-            operation.kind.clone(),
-            operation.target.as_ref().map(|target| target.name.clone()).unwrap_or_default(),
-            operation.state.as_str().into(),
-            age(now, Some(operation.created_at)),
-            operation.progress.message.clone(),
-            operation.actor.clone(),
-        ]
-    };
-    let headings = ["ID", "KIND", "NODE", "STATE", "AGE", "MESSAGE", "ACTOR"];
-    Rows { headings, rows: operations.iter().map(row).collect(), wide_from: 6 }
 }
 
 fn lines(operation: &Operation) -> Vec<String> {

@@ -1,11 +1,14 @@
 //! Tables for people, JSON and YAML for programs. What a table shows may come from a machine nobody trusts: control characters are shown,
 //! never sent to the terminal.
 
+use std::io::IsTerminal as _;
+
 use clap::{Args, ValueEnum};
 use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{Cell, Color, ContentArrangement, Table};
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
@@ -16,22 +19,66 @@ pub(crate) struct Output {
     /// The same as `-o json`.
     #[arg(long, global = true, help_heading = "Output")]
     json: bool,
+    /// No progress and no notes: only what was asked for, and errors.
+    #[arg(short, long, global = true, help_heading = "Output")]
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// Aligned columns, cut to the terminal.
     Table,
+    /// A table with more columns.
     Wide,
     Json,
     Yaml,
+    /// One name or id a line, for other commands.
+    Name,
 }
 
-/// Rows under headings.
-pub(crate) struct Rows<const N: usize> {
-    pub(crate) headings: [&'static str; N],
-    pub(crate) rows: Vec<[String; N]>,
-    /// Columns from this one on are shown by `-o wide` only.
-    pub(crate) wide_from: usize,
+/// A column of a table: where its value is, and how it reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    heading: &'static str,
+    /// JSON pointers, tried one after the other: `/status/reason|/status/why`.
+    pointer: &'static str,
+    form: Form,
+    wide: bool,
+}
+
+impl Column {
+    pub(crate) const fn new(heading: &'static str, pointer: &'static str, form: Form) -> Self {
+        Self { heading, pointer, form, wide: false }
+    }
+
+    /// One that only `-o wide` shows.
+    pub(crate) const fn wide(heading: &'static str, pointer: &'static str, form: Form) -> Self {
+        Self { heading, pointer, form, wide: true }
+    }
+
+    /// The same, in every table.
+    pub(crate) const fn narrow(self) -> Self {
+        Self { wide: false, ..self }
+    }
+}
+
+/// How a value reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Text,
+    /// Coloured by what it means for whoever looks.
+    State,
+    Age,
+    Day,
+    Time,
+    Watts,
+    Seconds,
+    Milliseconds,
+    /// The first digits of a digest.
+    Digest,
+    /// What of the fleet a right reaches.
+    Scope,
+    By(fn(&Value, Timestamp) -> String),
 }
 
 impl Output {
@@ -40,23 +87,45 @@ impl Output {
         !self.json && matches!(self.output, Format::Table | Format::Wide)
     }
 
-    /// Prints documents, or the table made of them.
-    pub(crate) fn print<T: Serialize, const N: usize>(
-        self,
-        value: &T,
-        table: impl FnOnce() -> Rows<N>,
-    ) -> anyhow::Result<()> {
-        match (self.json, self.output) {
-            (true, _) | (_, Format::Json) => println!("{}", serde_json::to_string_pretty(value)?),
-            (_, Format::Yaml) => print!("{}", serde_yaml_ng::to_string(value)?),
-            (_, Format::Table) => {
-                let rows = table();
-                let columns = rows.wide_from;
-                show(&rows, columns);
-            }
-            (_, Format::Wide) => show(&table(), N),
+    /// Whether notes and progress are told.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
+    }
+
+    /// Whether every column is shown.
+    pub(crate) fn is_wide(self) -> bool {
+        self.output == Format::Wide
+    }
+
+    /// A word beside the answer, on stderr.
+    pub(crate) fn note(self, line: &str) {
+        if !self.quiet && self.is_table() {
+            eprintln!("{}", clean(line));
+        }
+    }
+
+    /// Prints a list.
+    pub(crate) fn list(self, items: &[Value], columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
+        match self.document(&items)? {
+            true => {}
+            false if self.output == Format::Name => items.iter().for_each(|item| println!("{}", clean(called(item)))),
+            false => show(items, columns, self.is_wide(), now),
         }
         Ok(())
+    }
+
+    /// Prints typed items as a list.
+    pub(crate) fn list_of<T: Serialize>(self, items: &[T], columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
+        let items = items.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        self.list(&items, columns, now)
+    }
+
+    /// Prints one object: its row, or all of it for a program.
+    pub(crate) fn one(self, item: &Value, columns: &[Column], now: Timestamp) -> anyhow::Result<()> {
+        match self.document(item)? {
+            true => Ok(()),
+            false => self.list(std::slice::from_ref(item), columns, now),
+        }
     }
 
     /// Prints a document, or the lines that tell it.
@@ -65,23 +134,117 @@ impl Output {
         value: &T,
         lines: impl FnOnce() -> Vec<String>,
     ) -> anyhow::Result<()> {
-        match self.is_table() {
-            true => lines().iter().for_each(|line| println!("{}", clean(line))),
-            false => self.print(value, || Rows { headings: [], rows: Vec::new(), wide_from: 0 })?,
+        match self.document(value)? {
+            true => {}
+            false if self.output == Format::Name => println!("{}", clean(called(&serde_json::to_value(value)?))),
+            false => lines().iter().for_each(|line| println!("{}", clean(line))),
         }
         Ok(())
     }
+
+    /// Prints it as a document, where a document is wanted.
+    fn document<T: Serialize + ?Sized>(self, value: &T) -> anyhow::Result<bool> {
+        match (self.json, self.output) {
+            (true, _) | (_, Format::Json) => println!("{}", serde_json::to_string_pretty(value)?),
+            (_, Format::Yaml) => print!("{}", serde_yaml_ng::to_string(value)?),
+            (_, Format::Table | Format::Wide | Format::Name) => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
-fn show<const N: usize>(rows: &Rows<N>, columns: usize) {
+/// What another command takes for an object.
+fn called(item: &Value) -> &str {
+    ["name", "id", "seq", "serial"].iter().find_map(|member| item[*member].as_str()).unwrap_or_default()
+}
+
+/// Whether what is printed may be coloured: on a terminal, and unless told otherwise (<https://no-color.org>).
+pub(crate) fn colours(terminal: bool) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+fn show(items: &[Value], columns: &[Column], wide: bool, now: Timestamp) {
+    let columns: Vec<&Column> = columns.iter().filter(|column| wide || !column.wide).collect();
+    let terminal = std::io::stdout().is_terminal();
+    let coloured = colours(terminal);
     let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(&rows.headings[..columns]);
-    for row in &rows.rows {
-        table.add_row(row[..columns].iter().map(|cell| clean(cell)));
+    table.load_style(NOTHING).set_truncation_indicator("…");
+    // Cut to the terminal; whole where a program may read on.
+    let arrangement = if terminal && !wide { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+    table.set_content_arrangement(arrangement).set_header(columns.iter().map(|column| column.heading));
+    for item in items {
+        let mut row = comfy_table::Row::from(columns.iter().map(|column| cell(item, column, now, coloured)));
+        if terminal && !wide {
+            row.max_height(1);
+        }
+        table.add_row(row);
     }
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
     for line in table.lines() {
         println!("{}", line.trim_end());
+    }
+}
+
+fn cell(item: &Value, column: &Column, now: Timestamp, coloured: bool) -> Cell {
+    let text = clean(&read(item, column, now)).replace('\n', " ");
+    let colour = match column.form {
+        Form::State if coloured => colour(&text),
+        _ => None,
+    };
+    match colour {
+        Some(colour) => Cell::new(text).fg(colour),
+        None => Cell::new(text),
+    }
+}
+
+/// Green: as wished. Red: a person is needed. Yellow: on its way, or lost from sight.
+fn colour(state: &str) -> Option<Color> {
+    match state {
+        "in_service" | "succeeded" | "bound" | "pass" | "ok" => Some(Color::Green),
+        "failed" | "quarantined" | "fail" | "error" => Some(Color::Red),
+        "unknown" | "warn" | "draining" | "repairing" | "maintenance" => Some(Color::Yellow),
+        _ => None,
+    }
+}
+
+fn read(item: &Value, column: &Column, now: Timestamp) -> String {
+    if let Form::By(read) = column.form {
+        return read(item, now);
+    }
+    let found = column.pointer.split('|').filter_map(|pointer| item.pointer(pointer)).find(|value| !value.is_null());
+    let Some(value) = found else { return String::new() };
+    let time = || value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    match column.form {
+        Form::Age => age(now, time()),
+        Form::Day => time().map(|at| at.strftime("%F").to_string()).unwrap_or_default(),
+        Form::Time => time().map(|at| at.strftime("%F %T").to_string()).unwrap_or_default(),
+        Form::Watts => format!("{value} W"),
+        Form::Seconds => format!("{value} s"),
+        Form::Milliseconds => {
+            value.as_i64().map(|ms| format!("{:+}.{:03} s", ms / 1000, (ms % 1000).abs())).unwrap_or_default()
+        }
+        Form::Digest => text(value).trim_start_matches("sha256:").chars().take(12).collect(),
+        Form::Scope => scope(value),
+        Form::Text | Form::State | Form::By(_) => text(value),
+    }
+}
+
+fn scope(value: &Value) -> String {
+    let parts = value.as_object().into_iter().flatten().filter(|(_, part)| !part.is_null());
+    let parts = parts.filter(|(_, part)| part.as_object().is_none_or(|labels| !labels.is_empty()));
+    let parts: Vec<String> = parts.map(|(name, part)| format!("{name}={}", text(part))).collect();
+    if parts.is_empty() { "everywhere".into() } else { parts.join(" ") }
+}
+
+/// A value in a line: a text as it is, anything else as JSON.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -127,5 +290,15 @@ mod tests {
         let ago = |seconds: i64| age(now, Some(Timestamp::from_second(1_000_000 - seconds).unwrap()));
         assert_eq!([ago(5), ago(600), ago(10_000), ago(500_000), ago(-5)], ["5s", "10m", "2h", "5d", "now"]);
         assert_eq!([duration(5), duration(1500), duration(130_000)], ["5 ms", "1.5 s", "2 min 10 s"]);
+    }
+
+    #[test]
+    fn a_column_reads_the_first_value_that_there_is() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let item = serde_json::json!({ "a": null, "b": "two", "scope": { "site": "lab", "labels": {}, "rack": null } });
+        assert_eq!(read(&item, &Column::new("X", "/a|/b", Form::Text), now), "two");
+        assert_eq!(read(&item, &Column::new("X", "/c", Form::Age), now), "");
+        assert_eq!(read(&item, &Column::new("X", "/scope", Form::Scope), now), "site=lab");
+        assert_eq!(scope(&serde_json::json!({ "site": null, "labels": {} })), "everywhere");
     }
 }

@@ -1,18 +1,18 @@
 //! `muster node parts`, `muster node replace-parts`, `muster component`.
 
 use anyhow::Context as _;
-use clap::Args;
-use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
+use clap::{Args, Subcommand};
+use muster_api::nodes::{ReplaceParts, ReplacedPart};
 
 use super::Session;
-use super::acting::{ActArgs, begun};
-use super::output::Rows;
+use super::acting::{OneArgs, begun};
+use super::output::{Column, Form};
 
 /// Which parts were replaced.
 #[derive(Args, Debug)]
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
-    act: ActArgs,
+    act: OneArgs,
     /// `KIND:OLD=NEW` by serial, such as `disk:S4X1=S4X9`; kinds are chassis, board, gpu, nic (by MAC), disk, dimm. May be repeated.
     #[arg(long = "part", required = true, value_parser = part)]
     parts: Vec<ReplacedPart>,
@@ -27,47 +27,45 @@ fn part(text: &str) -> Result<ReplacedPart, String> {
 }
 
 pub(super) async fn replace(session: &Session, args: ReplaceArgs) -> anyhow::Result<()> {
-    let reason = args.act.reason.clone().context("say with --reason what was wrong: the next person will ask")?;
+    let reason = args.act.how.reason.clone().context("say with --reason what was wrong: the next person will ask")?;
     let operation = session.client.replace_parts(&args.act.node, &ReplaceParts { reason, parts: args.parts }).await?;
-    begun(session, &operation, &args.act).await
+    begun(session, &[operation], args.act.how.waiting).await
 }
 
 pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
     let page = session.client.node_components(node).await?;
-    session.output.print(&page.items, || table(&page.items))
+    session.output.list_of(&page.items, COLUMNS, session.clock.now())
 }
 
-/// Where a part is, and where it was.
-pub(super) async fn find(session: &Session, serial: &str) -> anyhow::Result<()> {
-    let page = session.client.components(serial).await?;
-    session.output.print(&page.items, || table(&page.items))
+/// What can be asked of parts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ComponentVerb {
+    /// Where a part is and where it was, latest first.
+    #[command(visible_alias = "list")]
+    Get {
+        /// As it is printed on the part.
+        serial: String,
+    },
 }
 
-fn table(parts: &[Component]) -> Rows<8> {
-    let row = |part: &Component| {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let day = |at: jiff::Timestamp| at.strftime("%F").to_string();
-        let out = part.replaced_at.map(|at| {
-            let because = part.replaced_reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("{} by {}{because}", day(at), text(&part.replaced_by))
-        });
-        [
-            part.kind.clone(),
-            part.serial.clone(),
-            text(&part.slot),
-            part.node.clone(),
-            day(part.last_seen),
-            out.unwrap_or_default(),
-            day(part.first_seen),
-            text(&part.model),
-        ]
-    };
-    Rows {
-        headings: ["KIND", "SERIAL", "SLOT", "NODE", "LAST SEEN", "REPLACED", "FIRST SEEN", "MODEL"],
-        rows: parts.iter().map(row).collect(),
-        wide_from: 6,
-    }
+pub(super) async fn run(session: &Session, verb: ComponentVerb) -> anyhow::Result<()> {
+    let ComponentVerb::Get { serial } = verb;
+    let page = session.client.components(&serial).await?;
+    session.output.list_of(&page.items, COLUMNS, session.clock.now())
 }
+
+const COLUMNS: &[Column] = &[
+    Column::new("KIND", "/kind", Form::Text),
+    Column::new("SERIAL", "/serial", Form::Text),
+    Column::new("SLOT", "/slot", Form::Text),
+    Column::new("NODE", "/node", Form::Text),
+    Column::new("LAST SEEN", "/last_seen", Form::Day),
+    Column::new("REPLACED", "/replaced_at", Form::Day),
+    Column::wide("BY", "/replaced_by", Form::Text),
+    Column::wide("BECAUSE", "/replaced_reason", Form::Text),
+    Column::wide("FIRST SEEN", "/first_seen", Form::Day),
+    Column::wide("MODEL", "/model", Form::Text),
+];
 
 #[cfg(test)]
 mod tests {

@@ -4,16 +4,16 @@ use clap::Args;
 use muster_api::nodes::{AdoptNode, MoveNode, NodePlan, RenameNode};
 
 use super::Session;
-use super::acting::{ActArgs, begun};
+use super::acting::{OneArgs, begun};
 
 /// Another name.
 #[derive(Args, Debug)]
 pub(crate) struct RenameArgs {
     #[command(flatten)]
-    act: ActArgs,
+    act: OneArgs,
     name: String,
     /// Show what it would do, and do nothing.
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     plan: bool,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct RenameArgs {
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
     #[command(flatten)]
-    act: ActArgs,
+    act: OneArgs,
     #[arg(long)]
     pool: String,
     /// A credential whose purpose is `adopt`: root's key or password, for this once.
@@ -34,7 +34,7 @@ pub(crate) struct AdoptArgs {
     #[arg(long)]
     claim: Option<String>,
     /// Show what it would write there, and do nothing.
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     plan: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct AdoptArgs {
 #[derive(Args, Debug)]
 pub(crate) struct MoveArgs {
     #[command(flatten)]
-    act: ActArgs,
+    act: OneArgs,
     #[arg(long)]
     rack: String,
     /// The lowest U it fills.
@@ -51,26 +51,26 @@ pub(crate) struct MoveArgs {
     #[arg(long)]
     site: Option<String>,
     /// Show what it would do, and do nothing.
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     plan: bool,
 }
 
 pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Result<()> {
-    let body = RenameNode { name: args.name, reason: args.act.reason.clone() };
+    let body = RenameNode { name: args.name, reason: args.act.how.reason.clone() };
     if args.plan {
         return show(session, &session.client.plan_node(&args.act.node, "rename", &body).await?);
     }
     let operation = session.client.rename_node(&args.act.node, &body).await?;
-    begun(session, &operation, &args.act).await
+    begun(session, &[operation], args.act.how.waiting).await
 }
 
 pub(super) async fn shift(session: &Session, args: MoveArgs) -> anyhow::Result<()> {
-    let body = MoveNode { site: args.site, rack: args.rack, rack_unit: args.unit, reason: args.act.reason.clone() };
+    let body = MoveNode { site: args.site, rack: args.rack, rack_unit: args.unit, reason: args.act.how.reason.clone() };
     if args.plan {
         return show(session, &session.client.plan_node(&args.act.node, "move", &body).await?);
     }
     let operation = session.client.move_node(&args.act.node, &body).await?;
-    begun(session, &operation, &args.act).await
+    begun(session, &[operation], args.act.how.waiting).await
 }
 
 pub(super) async fn adopt(session: &Session, args: AdoptArgs) -> anyhow::Result<()> {
@@ -79,13 +79,13 @@ pub(super) async fn adopt(session: &Session, args: AdoptArgs) -> anyhow::Result<
         credential: args.credential,
         host_key: args.host_key,
         claim: args.claim,
-        reason: args.act.reason.clone(),
+        reason: args.act.how.reason.clone(),
     };
     if args.plan {
         return show(session, &session.client.plan_node(&args.act.node, "adopt", &body).await?);
     }
     let operation = session.client.adopt_node(&args.act.node, &body).await?;
-    begun(session, &operation, &args.act).await
+    begun(session, &[operation], args.act.how.waiting).await
 }
 
 fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {

@@ -1,28 +1,33 @@
 //! A plan as a person reads it, and their word that it may be done.
 
-use std::io::Write as _;
-
 use muster_api::plans::{Plan, PlannedObject};
+use serde_json::Value;
 
-use super::output::{Rows, clean};
+use super::asking;
+use super::output::{Column, Form, clean};
 
 /// A line for each object.
-pub(super) fn table(plan: &Plan) -> Rows<6> {
-    let row = |object: &PlannedObject| {
-        let pointers: Vec<&str> = object.diff.iter().map(|difference| difference.pointer.as_str()).collect();
-        let blockers: Vec<String> =
-            object.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail)).collect();
-        [
-            clean(&object.change),
-            clean(&format!("{} {}", object.kind, object.name)),
-            cost(object),
-            object.node_count.to_string(),
-            clean(blockers.join("; ").trim()),
-            clean(&pointers.join(" ")),
-        ]
-    };
-    let rows = plan.objects.iter().map(row).collect();
-    Rows { headings: ["CHANGE", "OBJECT", "EFFECT", "NODES", "BLOCKED", "DIFFERS"], rows, wide_from: 5 }
+pub(super) const COLUMNS: &[Column] = &[
+    Column::new("CHANGE", "/change", Form::Text),
+    Column::new("KIND", "/kind", Form::Text),
+    Column::new("NAME", "/name", Form::Text),
+    Column::new("EFFECT", "", Form::By(|object, _| read(object).map(|object| cost(&object)).unwrap_or_default())),
+    Column::new("NODES", "/node_count", Form::Text),
+    Column::new("BLOCKED", "", Form::By(|object, _| read(object).map(|object| blocked(&object)).unwrap_or_default())),
+    Column::wide("DIFFERS", "", Form::By(|object, _| read(object).map(|object| differs(&object)).unwrap_or_default())),
+];
+
+fn read(object: &Value) -> Option<PlannedObject> {
+    serde_json::from_value(object.clone()).ok()
+}
+
+fn blocked(object: &PlannedObject) -> String {
+    let blockers = object.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail));
+    blockers.collect::<Vec<_>>().join("; ").trim().to_owned()
+}
+
+fn differs(object: &PlannedObject) -> String {
+    object.diff.iter().map(|difference| difference.pointer.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// The effect, and whether it comes by itself.
@@ -42,23 +47,19 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
         return Ok(true);
     }
     for object in plan.objects.iter().filter(|object| object.change != "none" || !object.blockers.is_empty()) {
-        println!("{} {} {}: {}", clean(&object.change), object.kind, clean(&object.name), cost(object));
+        eprintln!("{} {} {}: {}", clean(&object.change), object.kind, clean(&object.name), cost(object));
         for difference in &object.diff {
-            println!("    {}", clean(&difference.pointer));
+            eprintln!("    {}", clean(&difference.pointer));
         }
         if object.node_count > 0 {
-            println!("    {} nodes: {}", object.node_count, clean(&object.nodes.join(" ")));
+            eprintln!("    {} nodes: {}", object.node_count, clean(&object.nodes.join(" ")));
         }
         for fault in &object.blockers {
-            println!("    blocked: {} {}", clean(&fault.pointer), clean(&fault.detail));
+            eprintln!("    blocked: {} {}", clean(&fault.pointer), clean(&fault.detail));
         }
     }
     if blocked > 0 {
         anyhow::bail!("{blocked} of {} objects cannot be written; nothing was", plan.objects.len());
     }
-    print!("Write {} objects? [y/N] ", changing.len());
-    std::io::stdout().flush()?;
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+    asking::agreed(&format!("Write {} objects?", changing.len()), false)
 }

@@ -1,9 +1,9 @@
-//! Waiting for operations: bars on a terminal, plain lines in a pipe. A server that is away for a while is waited for.
+//! Waiting for operations: bars on a terminal, plain lines in a pipe, nothing where quiet was asked for. A server that is away for a while is
+//! waited for.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use anyhow::bail;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use muster_api::client::{Client, ClientError};
 use muster_api::operations::{Operation, OperationState};
@@ -11,36 +11,69 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::Session;
+use super::exit::{Ended, Exit};
 use super::output::clean;
 
 const LOOK: Duration = Duration::from_secs(1);
 /// How many operations are followed at once.
 const MOST: usize = 200;
 
-/// Follows operations until all are done.
+/// Follows operations until all are done; how they ended, in the order they were given. Ctrl-C ends the waiting, not what is waited for.
 ///
 /// # Errors
-/// When one ends otherwise than well, or `timeout` passes.
-pub(crate) async fn follow(client: &Client, operations: &[Uuid], timeout: Duration) -> anyhow::Result<()> {
+/// [`Ended`] when one ends otherwise than well, `timeout` passes, or Ctrl-C comes; otherwise what the server said.
+pub(crate) async fn follow(
+    session: &Session,
+    operations: &[Uuid],
+    timeout: Duration,
+) -> anyhow::Result<Vec<Operation>> {
     if operations.len() > MOST {
         return Err(ClientError::Usage(format!("at most {MOST} operations are waited for at once")).into());
     }
-    let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-    let mut following = JoinSet::new();
-    for id in operations {
-        let view = View::new(bars.as_ref());
-        following.spawn(follow_one(client.clone(), *id, view, Instant::now() + timeout));
-    }
-    let mut failed = Vec::new();
-    while let Some(ended) = following.join_next().await {
-        let operation = ended??;
-        if operation.state != OperationState::Succeeded {
-            failed.push(sentence(&operation));
+    tokio::select! {
+        ended = follow_all(session, operations, timeout) => ended,
+        _ = tokio::signal::ctrl_c() => {
+            let told = format!("interrupted; it goes on at the server. {}", again(operations));
+            Err(Ended { exit: Exit::Interrupted, told }.into())
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => bail!("{}", failed.join("\n")),
+}
+
+/// How to go on watching.
+fn again(operations: &[Uuid]) -> String {
+    let ids: Vec<String> = operations.iter().map(Uuid::to_string).collect();
+    format!("To go on watching: muster operation watch {}", ids.join(" "))
+}
+
+async fn follow_all(session: &Session, operations: &[Uuid], timeout: Duration) -> anyhow::Result<Vec<Operation>> {
+    let bars = (!session.output.is_quiet() && std::io::stderr().is_terminal()).then(MultiProgress::new);
+    let mut following = JoinSet::new();
+    for (at, id) in operations.iter().enumerate() {
+        let view = if session.output.is_quiet() { View::Nothing } else { View::new(bars.as_ref()) };
+        let (client, id, deadline) = (session.client.clone(), *id, Instant::now() + timeout);
+        following.spawn(async move { (at, follow_one(client, id, view, deadline).await) });
+    }
+    let mut ended = Vec::with_capacity(operations.len());
+    let mut failed = Vec::new();
+    let mut late = None;
+    while let Some(joined) = following.join_next().await {
+        match joined? {
+            (at, Ok(operation)) => {
+                if operation.state != OperationState::Succeeded {
+                    failed.push(sentence(&operation));
+                }
+                ended.push((at, operation));
+            }
+            (_, Err(ClientError::TimedOut(why))) => late = Some(why),
+            (_, Err(error)) => return Err(error.into()),
+        }
+    }
+    ended.sort_by_key(|(at, _)| *at);
+    match (failed.is_empty(), late) {
+        (false, _) => Err(Ended { exit: Exit::EndedBadly, told: failed.join("\n") }.into()),
+        (true, Some(why)) => Err(Ended { exit: Exit::NotInTime, told: format!("{why}\n{}", again(operations)) }.into()),
+        (true, None) => Ok(ended.into_iter().map(|(_, operation)| operation).collect()),
     }
 }
 
@@ -78,6 +111,7 @@ enum View {
     Bar(ProgressBar),
     /// The line that was printed last.
     Lines(String),
+    Nothing,
 }
 
 impl View {
@@ -92,8 +126,9 @@ impl View {
     fn show(&mut self, operation: &Operation) {
         let progress = &operation.progress;
         let target = operation.target.as_ref().map_or("", |target| target.name.as_str());
-        let step = progress.step.as_deref().unwrap_or("");
+        let step = progress.step.as_deref().map(|step| format!("{step}: ")).unwrap_or_default();
         match self {
+            Self::Nothing => {}
             Self::Bar(bar) => {
                 bar.set_prefix(clean(&format!("{target} {}", operation.kind)));
                 #[expect(
@@ -102,11 +137,11 @@ impl View {
                     reason = "a percentage is 0 to 100"
                 )]
                 bar.set_position(progress.percent.unwrap_or(0.0) as u64);
-                bar.set_message(clean(&format!("{step} {}", progress.message)));
+                bar.set_message(clean(&format!("{step}{}", progress.message)));
             }
             Self::Lines(last) => {
                 let line = clean(&format!(
-                    "{target} {} {}: {step} {}",
+                    "{target} {} {}: {step}{}",
                     operation.kind,
                     operation.state.as_str(),
                     progress.message
@@ -123,6 +158,7 @@ impl View {
         match self {
             Self::Bar(bar) => bar.abandon_with_message(sentence(operation)),
             Self::Lines(_) => eprintln!("{}", sentence(operation)),
+            Self::Nothing => {}
         }
     }
 }
@@ -142,7 +178,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => number.checked_mul(3600),
         _ => None,
     };
-    seconds.filter(|seconds| *seconds <= 7 * 24 * 3600).map(Duration::from_secs).ok_or_else(wrong)
+    // A token's longest life is a year.
+    seconds.filter(|seconds| *seconds <= 366 * 24 * 3600).map(Duration::from_secs).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -153,7 +190,7 @@ mod tests {
     fn durations_are_read() {
         assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
-        for bad in ["", "5", "m", "5d", "-1s", "99999999999999999999s", "1000h"] {
+        for bad in ["", "5", "m", "5d", "-1s", "99999999999999999999s", "10000h"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use muster_api::access::Scope;
-use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role, Token};
+use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role};
 use muster_core::values::Name;
 use uuid::Uuid;
 
-use super::Session;
-use super::output::{Rows, age};
 use super::progress::parse_duration;
+use super::{Session, asking};
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
-    /// List tokens, without their secrets.
-    List,
     /// Make a token and print it, this once.
     Create {
         name: Name,
@@ -31,7 +28,7 @@ pub(crate) enum TokenVerb {
         /// Only in this pool.
         #[arg(long)]
         pool: Option<String>,
-        /// How long it lasts.
+        /// How long it lasts: 12h, 168h.
         #[arg(long, default_value = "168h", value_parser = parse_duration)]
         lasts: Duration,
         /// How many nodes it may release in an hour before each needs a second person.
@@ -39,7 +36,12 @@ pub(crate) enum TokenVerb {
         releases_per_hour: u32,
     },
     /// End a token at once.
-    Revoke { id: Uuid },
+    Revoke {
+        id: Uuid,
+        /// Do not ask. Nobody is asked where nobody can answer.
+        #[arg(short, long)]
+        yes: bool,
+    },
 }
 
 /// What a token may do.
@@ -54,10 +56,6 @@ pub(crate) enum RoleName {
 
 pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()> {
     match verb {
-        TokenVerb::List => {
-            let page = session.client.list_tokens().await?;
-            session.output.print(&page.items, || table(session, &page.items))
-        }
         TokenVerb::Create { name, role, site, rack, pool, lasts, releases_per_hour } => {
             let role = match role {
                 RoleName::Guest => Role::Guest,
@@ -72,30 +70,12 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             let created = session.client.create_token(&request).await?;
             session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }
-        TokenVerb::Revoke { id } => Ok(session.client.revoke_token(id).await?),
-    }
-}
-
-fn table(session: &Session, tokens: &[Token]) -> Rows<6> {
-    let now = session.clock.now();
-    let row = |token: &Token| {
-        let state = match token.revoked_at {
-            Some(_) => "revoked",
-            None if token.expires_at <= now => "over",
-            None => "valid",
-        };
-        [
-            token.id.to_string(),
-            token.name.clone(),
-            token.role.as_str().into(),
-            state.into(),
-            token.expires_at.strftime("%F").to_string(),
-            age(now, token.last_used),
-        ]
-    };
-    Rows {
-        headings: ["ID", "NAME", "ROLE", "STATE", "UNTIL", "USED"],
-        rows: tokens.iter().map(row).collect(),
-        wide_from: 6,
+        TokenVerb::Revoke { id, yes } => {
+            if asking::agreed("Whatever uses this token stops at once. Revoke it?", yes)? {
+                session.client.revoke_token(id).await?;
+                session.output.note("revoked");
+            }
+            Ok(())
+        }
     }
 }

@@ -14,7 +14,10 @@ use super::Session;
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobVerb {
     /// Upload files and print their digests. What the server has is not sent again.
-    Put { files: Vec<PathBuf> },
+    Put {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
 }
 
 pub(super) async fn run(session: &Session, verb: BlobVerb) -> anyhow::Result<()> {
@@ -23,7 +26,8 @@ pub(super) async fn run(session: &Session, verb: BlobVerb) -> anyhow::Result<()>
         let path = file.clone();
         let digest = tokio::task::spawn_blocking(move || digest(&path)).await??;
         session.client.upload_blob(digest, &file).await?;
-        println!("{digest} {}", file.display());
+        let told = serde_json::json!({ "name": digest.to_string(), "file": file.display().to_string() });
+        session.output.print_lines(&told, || vec![format!("{digest} {}", file.display())])?;
     }
     Ok(())
 }

@@ -8,14 +8,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
 use muster_api::client::Precondition;
-use muster_api::object::{Draft, Object};
-use muster_api::webhooks::{Delivery, WebhookSpec, WebhookStatus};
+use muster_api::object::Draft;
+use muster_api::webhooks::{Delivery, WebhookSpec};
 use muster_core::values::{Name, Secret};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Session;
-use super::output::{Rows, age};
+use super::output::{Column, Form};
+use super::{Session, kinds};
 
 /// How often the log is asked how a delivery went, and for how long: longer than one attempt.
 const LOOK: Duration = Duration::from_secs(1);
@@ -23,14 +23,22 @@ const LOOKS: u32 = 20;
 /// Deliveries that are looked through for one.
 const RECENT: u32 = 200;
 
-/// What can be done with webhooks.
+const DELIVERIES: &[Column] = &[
+    Column::new("ID", "/id", Form::Text),
+    Column::new("AGE", "/at", Form::Age),
+    Column::new("EVENT", "/seq", Form::Text),
+    Column::new("KIND", "/kind", Form::Text),
+    Column::new("STATE", "/state", Form::State),
+    Column::new("ATTEMPT", "/attempt", Form::Text),
+    Column::new("STATUS", "/status", Form::Text),
+    Column::new("TOOK", "/duration_ms", Form::Milliseconds),
+    Column::new("ERROR", "/error", Form::Text),
+];
+
+/// What can be done with webhooks, beside what can be done with every kind.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhookVerb {
-    /// List webhooks and how they stand.
-    List,
-    /// Show one.
-    Get { name: String },
-    /// Make one. `muster apply` makes, changes and reads them from files.
+    /// Make one; `muster apply` makes and changes them from files
     Create {
         name: Name,
         /// https://HOST/PATH
@@ -49,8 +57,6 @@ pub(crate) enum WebhookVerb {
         #[arg(long)]
         secret_file: Option<PathBuf>,
     },
-    /// Remove one.
-    Delete { name: String },
     /// Send a ping and say how it went.
     Test { name: String },
     /// What was sent, newest first.
@@ -69,14 +75,6 @@ pub(crate) enum WebhookVerb {
 pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<()> {
     let client = &session.client;
     match verb {
-        WebhookVerb::List => {
-            let all = client.list_all::<WebhookSpec>(None).await?;
-            session.output.print(&all, || table(session, &all))
-        }
-        WebhookVerb::Get { name } => {
-            let one = client.get::<WebhookSpec>(&name).await?;
-            session.output.print(&one, || table(session, std::slice::from_ref(&one)))
-        }
         WebhookVerb::Create { name, url, topics, site, description, secret_file } => {
             let made = secret_file.is_none().then(|| format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
             let secret = match (&made, &secret_file) {
@@ -93,12 +91,6 @@ pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<
             let told = json!({ "name": name, "secret": made });
             session.output.print_lines(&told, || made.into_iter().collect())
         }
-        WebhookVerb::Delete { name } => {
-            let one = client.get::<WebhookSpec>(&name).await?;
-            client.delete::<WebhookSpec>(&name, one.generation).await?;
-            println!("webhook {name} removed");
-            Ok(())
-        }
         WebhookVerb::Test { name } => {
             let asked = client.test_webhook(&name).await?;
             went(session, &name, asked).await
@@ -109,11 +101,11 @@ pub(super) async fn run(session: &Session, verb: WebhookVerb) -> anyhow::Result<
         }
         WebhookVerb::Deliveries { name, limit } => {
             let page = client.deliveries(&name, limit).await?;
-            session.output.print(&page.items, || log(session, &page.items))
+            session.output.list_of(&page.items, DELIVERIES, session.clock.now())
         }
         WebhookVerb::Resume { name } => {
             let one = client.resume_webhook(&name).await?;
-            session.output.print(&one, || table(session, std::slice::from_ref(&one)))
+            session.output.one(&serde_json::to_value(&one)?, kinds::columns("webhook"), session.clock.now())
         }
     }
 }
@@ -129,57 +121,13 @@ async fn went(session: &Session, webhook: &str, asked: Delivery) -> anyhow::Resu
         }
         tokio::time::sleep(LOOK).await;
     }
-    session.output.print(&latest, || log(session, std::slice::from_ref(&latest)))?;
+    session.output.one(&serde_json::to_value(&latest)?, DELIVERIES, session.clock.now())?;
     match latest.state.as_str() {
         "delivered" => Ok(()),
         "queued" => anyhow::bail!(
             "it was not sent within {LOOKS} s: does a server run? `muster webhook deliveries {webhook}` tells"
         ),
         _ => anyhow::bail!("it was not taken: {}", latest.error.unwrap_or_default()),
-    }
-}
-
-fn table(session: &Session, webhooks: &[Object<WebhookSpec, WebhookStatus>]) -> Rows<7> {
-    let now = session.clock.now();
-    let row = |one: &Object<WebhookSpec, WebhookStatus>| {
-        let (spec, status) = (&one.spec, &one.status);
-        [
-            one.name.to_string(),
-            status.state.as_str().to_owned(),
-            age(now, status.failing_since),
-            status.delivered_seq.to_string(),
-            spec.topics.join(","),
-            spec.url.clone(),
-            status.because.clone().unwrap_or_default(),
-        ]
-    };
-    Rows {
-        headings: ["NAME", "STATE", "FAILING", "UP TO", "TOPICS", "URL", "BECAUSE"],
-        rows: webhooks.iter().map(row).collect(),
-        wide_from: 7,
-    }
-}
-
-fn log(session: &Session, deliveries: &[Delivery]) -> Rows<9> {
-    let now = session.clock.now();
-    let row = |one: &Delivery| {
-        let number = |value: Option<i32>| value.map(|number| number.to_string()).unwrap_or_default();
-        [
-            one.id.to_string(),
-            age(now, Some(one.at)),
-            one.seq.map(|seq| seq.to_string()).unwrap_or_default(),
-            one.kind.clone(),
-            one.state.clone(),
-            one.attempt.to_string(),
-            number(one.status),
-            number(one.duration_ms),
-            one.error.clone().unwrap_or_default(),
-        ]
-    };
-    Rows {
-        headings: ["ID", "AGE", "EVENT", "KIND", "STATE", "ATTEMPT", "STATUS", "MS", "ERROR"],
-        rows: deliveries.iter().map(row).collect(),
-        wide_from: 9,
     }
 }
 

@@ -90,7 +90,7 @@ impl Programs {
     pub(super) async fn cli(&self, verb: &[&str], options: &[&str]) -> anyhow::Result<String> {
         let token = std::fs::read_to_string(self.parts.data.join("token")).context("the admin's token")?;
         let mut muster = Command::new(&self.muster);
-        muster.args(verb).args(options).env("MUSTER_URL", self.url()).env("MUSTER_TOKEN", token.trim());
+        muster.args(verb).args(options).env("MUSTER_SERVER", self.url()).env("MUSTER_TOKEN", token.trim());
         muster.stdin(Stdio::null()).kill_on_drop(true);
         let ran = tokio::time::timeout(CLI_TIMEOUT, muster.output()).await.context("muster does not end")??;
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();

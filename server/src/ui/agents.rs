@@ -46,7 +46,7 @@ pub(super) async fn list_agents(State(app): State<App>, actor: Actor, visit: Vis
     let rows = db::agents::list(&mut *app.pool.acquire().await?).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "Agents")
-            .by_hand("muster site agents SITE", "/v1/sites/SITE/agents"),
+            .by_hand("muster agent list SITE", "/v1/sites/SITE/agents"),
         agents: rows.into_iter().map(|row| line(row, visit.now)).collect(),
     })
 }

@@ -89,7 +89,7 @@ pub(super) async fn list_racks(
     let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
     let (cli, path) = match only {
         Some(name) => {
-            (format!("muster get rack {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
+            (format!("muster rack get {}", format::shell(name)), format!("/v1/racks/{}", format::escape(name)))
         }
         None => ("muster rack list".to_owned(), "/v1/racks".to_owned()),
     };

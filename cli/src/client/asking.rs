@@ -1,0 +1,20 @@
+//! A question before what cannot be taken back. Asked only where somebody can answer: on a terminal.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use super::output::clean;
+
+/// Whether whoever sits at the terminal agrees; where nobody does, what was typed is their word.
+///
+/// # Errors
+/// When the terminal cannot be read.
+pub(crate) fn agreed(question: &str, yes: bool) -> anyhow::Result<bool> {
+    if yes || !std::io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    eprint!("{} [y/N] ", clean(question));
+    std::io::stderr().flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,117 @@
+//! The grammar: `muster <noun> <verb>`. Nouns that are kinds share their verbs ([`super::kinds`]); what a noun has for itself is added here.
+
+use clap::builder::Resettable;
+use clap::{Args as _, Command, Subcommand as _};
+
+use super::connection::PRECEDENCE;
+use super::{
+    Common, agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations,
+    parts, tokens, uploads, webhooks,
+};
+use crate::stack;
+
+/// The nouns and verbs as `--help` lists them, by what somebody wants to do.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
+    ("What happens", &["operation", "event", "gate_run", "component", "approval", "caution", "audit"]),
+    (
+        "Declared",
+        &["site", "rack", "subnet", "hardware_profile", "image", "stack", "suite", "cluster", "credential", "webhook", "blob"],
+    ),
+    ("Access", &["token", "role_binding", "agent", "context"]),
+    ("This host", &["doctor", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"]),
+];
+
+/// A command with a derived part's arguments or verbs, and its own words: deriving would put in those of the part.
+pub(super) fn with(command: Command, part: fn(Command) -> Command) -> Command {
+    let about = command.get_about().cloned();
+    let command = part(command).long_about(Resettable::Reset);
+    match about {
+        Some(about) => command.about(about),
+        None => command.about(Resettable::Reset),
+    }
+}
+
+/// Adds everything that is a client of the API to the program's command.
+pub(crate) fn add(command: Command) -> Command {
+    let command = with(command, Common::augment_args);
+    let command = kinds::nouns().into_iter().fold(command, |command, noun| command.subcommand(own(noun.command())));
+    let noun = |word: &'static str, about: &'static str, verbs: fn(Command) -> Command| {
+        with(Command::new(word).about(about).subcommand_required(true), verbs)
+    };
+    let alone = |word: &'static str, about: &'static str, part| with(Command::new(word).about(about), part);
+    let gate_runs = "Gate runs: what was measured on a node";
+    let components = "Parts by serial: where they are and where they were";
+    let cautious = "Caution mode: the database is older than what others remember";
+    let applied = "Create or replace what files declare: YAML or JSON with kind, name, labels, annotations, spec";
+    let planned = "Show what applying files would change, reboot, reinstall or wipe; write nothing";
+    command
+        .subcommand(noun("event", "The history: every change, and who made it", events::EventVerb::augment_subcommands))
+        .subcommand(
+            noun("gate_run", gate_runs, gate_runs::GateRunVerb::augment_subcommands).aliases(["gate-run", "gate_runs"]),
+        )
+        .subcommand(noun("component", components, parts::ComponentVerb::augment_subcommands).alias("components"))
+        .subcommand(noun("caution", cautious, caution::CautionVerb::augment_subcommands))
+        .subcommand(noun("blob", "Images and bundles, by digest", uploads::BlobVerb::augment_subcommands))
+        .subcommand(
+            noun("context", "Servers by name, in a file of your own", contexts::ContextVerb::augment_subcommands)
+                .after_help(PRECEDENCE),
+        )
+        .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
+        .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
+        .subcommand(exit::command())
+}
+
+/// Adds a kind's own verbs.
+fn own(command: Command) -> Command {
+    let verbs = match command.get_name() {
+        "node" => nodes::NodeVerb::augment_subcommands,
+        "claim" => claims::ClaimVerb::augment_subcommands,
+        "operation" => operations::OperationVerb::augment_subcommands,
+        "token" => tokens::TokenVerb::augment_subcommands,
+        "approval" => approvals::ApprovalVerb::augment_subcommands,
+        "webhook" => webhooks::WebhookVerb::augment_subcommands,
+        "stack" => stack::StackVerb::augment_subcommands,
+        _ => return command,
+    };
+    with(command, verbs)
+}
+
+/// Gives the agents' noun its verbs, beside the program that runs one. That program has a --server of its own, so that the one for all is
+/// handed down by hand.
+pub(crate) fn agent(command: Command) -> Command {
+    let verbs = agents::AgentVerb::augment_subcommands(Command::new("agent"));
+    let verbs = verbs.get_subcommands().cloned().map(|verb| with(verb, Common::augment_args));
+    command.subcommands(verbs).args_conflicts_with_subcommands(true).subcommand_negates_reqs(true)
+}
+
+/// `--help` without a page of alphabet: what there is, by what it is for.
+pub(crate) fn grouped(mut command: Command) -> Command {
+    let about = |word: &str| {
+        let about = command.find_subcommand(word).and_then(|found| found.get_about()).map(ToString::to_string);
+        about.unwrap_or_else(|| "Print this, or the help of a noun or verb".into())
+    };
+    let mut text = String::new();
+    let mut listed = vec!["help"];
+    for (group, words) in GROUPS {
+        text.push_str(&format!("\n{group}:\n"));
+        for word in words {
+            let about =
+                if *word == "agent" && group == "Access" { "Agents: list, enrol, remove".into() } else { about(word) };
+            text.push_str(&format!("  {word:<17} {about}\n"));
+            listed.push(word);
+        }
+    }
+    let more = command.get_subcommands().map(Command::get_name).filter(|name| !listed.contains(name));
+    let more: Vec<String> = more.map(str::to_owned).collect();
+    if !more.is_empty() {
+        text.push_str(&format!("\nAlso: {}\n", more.join(", ")));
+    }
+    let text = format!(
+        "{{about}}\n\n{{usage-heading}} muster [OPTIONS] <NOUN> <VERB>\n{text}\nOptions:\n{{options}}{{after-help}}"
+    );
+    command = command.help_template(text);
+    command.after_help(
+        "`muster help NOUN VERB` says more. Exit codes: `muster help exit-codes`. Which server, and as whom: `muster help context`.",
+    )
+}

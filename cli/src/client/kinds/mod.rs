@@ -1,0 +1,185 @@
+//! The nouns that are kinds of the API, and the verbs that all of them share. One implementation; what differs is in [`table`].
+
+mod read; // list, get, describe
+mod table; // The kinds: verbs, parameters, columns
+mod write; // create, set, delete
+
+use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
+use muster_api::kind;
+
+use super::Session;
+use super::grammar::with;
+use super::output::{Column, Form};
+
+/// A kind as the command line knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noun {
+    /// The word in documents: `hardware_profile`.
+    pub(crate) kind: &'static str,
+    /// The word in paths: `hardware_profiles`.
+    pub(crate) collection: &'static str,
+    pub(crate) about: &'static str,
+    can: &'static [Can],
+    /// Parameters of its list beside those that every list has: name and help.
+    parameters: &'static [(&'static str, &'static str)],
+    pub(crate) columns: &'static [Column],
+}
+
+/// What the API can do with a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Can {
+    /// A list in pages.
+    Pages,
+    /// A list that comes whole.
+    List,
+    Get,
+    Write,
+    Delete,
+}
+
+/// For a kind that says nothing of its own.
+const PLAIN: &[Column] = &[
+    Column::new("NAME", "/name", Form::Text),
+    Column::new("AGE", "/created_at", Form::Age),
+    Column::wide("ID", "/id", Form::Text),
+];
+
+/// Every noun that is a kind. A kind that the API has and the table does not is there all the same, with what every kind has.
+pub(crate) fn nouns() -> Vec<Noun> {
+    let others = kind::COLLECTIONS.into_iter().filter(|(kind, _)| table::NOUNS.iter().all(|noun| noun.kind != *kind));
+    let other = |(kind, collection)| Noun {
+        kind,
+        collection,
+        about: "Objects of this kind",
+        can: &[Can::Pages, Can::Get, Can::Write, Can::Delete],
+        parameters: &[],
+        columns: PLAIN,
+    };
+    table::NOUNS.iter().copied().chain(others.map(other)).collect()
+}
+
+/// The noun of a kind that is in the table.
+pub(crate) fn noun(kind: &str) -> Option<Noun> {
+    nouns().into_iter().find(|noun| noun.kind == kind)
+}
+
+/// The columns of a kind.
+pub(crate) fn columns(kind: &str) -> &'static [Column] {
+    noun(kind).map_or(PLAIN, |noun| noun.columns)
+}
+
+impl Noun {
+    /// Its command with the verbs that it shares with others; its own are added by [`super::grammar`].
+    pub(crate) fn command(&self) -> Command {
+        // Grammar lives as long as the program.
+        let dashed = |word: &str| -> &'static str { word.replace('_', "-").leak() };
+        let aliases = [self.collection, dashed(self.collection), dashed(self.kind)];
+        let aliases: std::collections::BTreeSet<&str> =
+            aliases.into_iter().filter(|alias| *alias != self.kind).collect();
+        let mut command = Command::new(self.kind).about(self.about).aliases(aliases).subcommand_required(true);
+        let one = self.words();
+        let verb = |word: &'static str, about: String, part: fn(Command) -> Command| {
+            with(Command::new(word).about(about), part)
+        };
+        for can in self.can {
+            command = match can {
+                Can::Pages | Can::List => command.subcommand(self.list(*can)),
+                Can::Get => {
+                    let (shown, told) = (format!("Show {one} by name"), format!("Tell everything about {one}"));
+                    command.subcommand(verb("get", shown, read::GetArgs::augment_args)).subcommand(verb(
+                        "describe",
+                        told,
+                        read::DescribeArgs::augment_args,
+                    ))
+                }
+                Can::Write => {
+                    let created = format!("Create {one}; refused when there is one of that name");
+                    let set = format!("Create {one}, or change what is named of it");
+                    command.subcommand(verb("create", created, write::CreateArgs::augment_args)).subcommand(verb(
+                        "set",
+                        set,
+                        write::SetArgs::augment_args,
+                    ))
+                }
+                Can::Delete => {
+                    let removed = format!("Remove {one}; refused while something refers to it");
+                    command.subcommand(verb("delete", removed, write::DeleteArgs::augment_args))
+                }
+            };
+        }
+        command
+    }
+
+    fn list(&self, can: Can) -> Command {
+        let list = Command::new("list").about(format!("List {}", self.collection.replace('_', " ")));
+        let parameter = |(name, help): &(&'static str, &'static str)| {
+            Arg::new(*name).long(*name).help(*help).value_name(&*name.to_uppercase().leak())
+        };
+        let list = list.args(self.parameters.iter().map(parameter));
+        match can {
+            Can::Pages => with(list, read::ListArgs::augment_args),
+            Can::List | Can::Get | Can::Write | Can::Delete => list,
+        }
+    }
+
+    /// `a hardware profile`.
+    fn words(&self) -> String {
+        let words = self.kind.replace('_', " ");
+        let article = if words.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+        format!("{article} {words}")
+    }
+
+    /// Runs a verb that it shares with others; `None` for one of its own.
+    pub(crate) async fn run(&self, session: &Session, matches: &ArgMatches) -> Option<anyhow::Result<()>> {
+        let (verb, matches) = matches.subcommand()?;
+        let known = |can: &[Can]| self.can.iter().any(|mine| can.contains(mine));
+        Some(match verb {
+            "list" if known(&[Can::Pages, Can::List]) => self.run_list(session, matches).await,
+            "get" if known(&[Can::Get]) => match read::GetArgs::from_arg_matches(matches) {
+                Ok(args) => read::get(session, self, args).await,
+                Err(error) => Err(error.into()),
+            },
+            "describe" if known(&[Can::Get]) => match read::DescribeArgs::from_arg_matches(matches) {
+                Ok(args) => read::describe(session, self, &args).await,
+                Err(error) => Err(error.into()),
+            },
+            "create" if known(&[Can::Write]) => match write::CreateArgs::from_arg_matches(matches) {
+                Ok(args) => write::create(session, self, &args).await,
+                Err(error) => Err(error.into()),
+            },
+            "set" if known(&[Can::Write]) => match write::SetArgs::from_arg_matches(matches) {
+                Ok(args) => write::set(session, self, &args).await,
+                Err(error) => Err(error.into()),
+            },
+            "delete" if known(&[Can::Delete]) => match write::DeleteArgs::from_arg_matches(matches) {
+                Ok(args) => write::delete(session, self, args).await,
+                Err(error) => Err(error.into()),
+            },
+            _ => return None,
+        })
+    }
+
+    async fn run_list(&self, session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {
+        let given = |(name, _): &(&'static str, &str)| Some((*name, matches.get_one::<String>(name)?.clone()));
+        let parameters = self.parameters.iter().filter_map(given).collect();
+        let args = match self.can.contains(&Can::Pages) {
+            true => Some(read::ListArgs::from_arg_matches(matches)?),
+            false => None,
+        };
+        read::list(session, self, args, parameters).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_the_api_is_a_noun() {
+        for (kind, collection) in kind::COLLECTIONS {
+            let noun = noun(kind).unwrap_or_else(|| panic!("{kind}"));
+            assert_eq!(noun.collection, collection);
+            assert!(noun.can.contains(&Can::Pages) && noun.can.contains(&Can::Get), "{kind} can be listed and shown");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The kinds: what can be done with each, and what its table shows. A new kind is a row here.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Can, Noun};
+use crate::client::output::{Column, Form};
+
+const DECLARED: &[Can] = &[Can::Pages, Can::Get, Can::Write, Can::Delete];
+const NAME: Column = Column::new("NAME", "/name", Form::Text);
+const AGE: Column = Column::new("AGE", "/created_at", Form::Age);
+const ID: Column = Column::wide("ID", "/id", Form::Text);
+
+/// Every kind that says something of its own.
+pub(super) const NOUNS: &[Noun] = &[
+    Noun {
+        kind: "node",
+        collection: "nodes",
+        about: "Servers: list, look at, ask for actions",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("STATE", "/status/state", Form::State),
+            Column::new("FOR", "/status/entered_at", Form::Age),
+            Column::new("POOL", "/status/pool", Form::Text),
+            Column::new("RACK", "/spec/rack", Form::Text),
+            Column::new("WAITS FOR", "/status/why/waiting_for|/status/reason", Form::Text),
+            Column::wide("ADDRESS", "/status/addresses/0/address", Form::Text),
+            Column::wide("CLAIM", "/status/claim", Form::Text),
+            Column::wide("SITE", "/spec/site", Form::Text),
+            Column::wide("PROFILE", "/spec/profile", Form::Text),
+            Column::wide("EPOCH", "/status/epoch", Form::Text),
+        ],
+    },
+    Noun {
+        kind: "claim",
+        collection: "claims",
+        about: "Claims: bind nodes to pools, give them back",
+        can: &[Can::Pages, Can::Get],
+        parameters: &[("pool", "Only those of this pool")],
+        columns: &[
+            NAME,
+            Column::new("POOL", "/spec/pool", Form::Text),
+            Column::new("NODE", "/status/node", Form::Text),
+            Column::new("CLAIM", "/status/state", Form::State),
+            Column::new("NODE STATE", "/status/node_state", Form::State),
+            AGE,
+            Column::wide("UNDO UNTIL", "/status/undo_until", Form::Time),
+            Column::wide("OPERATION", "/status/operation", Form::Text),
+            Column::wide("EPOCH", "/status/epoch", Form::Text),
+        ],
+    },
+    Noun {
+        kind: "operation",
+        collection: "operations",
+        about: "Operations: what was asked for, and how it stands",
+        can: &[Can::Pages],
+        parameters: &[
+            ("node", "Only those of this node"),
+            ("state", "queued, running, succeeded, failed, cancelled or unknown"),
+        ],
+        columns: OPERATIONS,
+    },
+    Noun {
+        kind: "pool",
+        collection: "pools",
+        about: "Pools: the desired state of a set of nodes",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("IMAGE", "/spec/image", Form::Text),
+            Column::new("STACK", "/spec/stack", Form::Text),
+            Column::new("SUITE", "/spec/suite", Form::Text),
+            Column::new("CLUSTER", "/spec/cluster", Form::Text),
+            AGE,
+            Column::wide("PROFILE", "/spec/profile", Form::Text),
+            Column::wide("UNDO WINDOW", "/spec/undo_window_s", Form::Seconds),
+            ID,
+        ],
+    },
+    Noun {
+        kind: "site",
+        collection: "sites",
+        about: "Sites: places with a provisioning network of their own",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[NAME, Column::new("LIVE KERNEL", "/spec/live/kernel", Form::Digest), AGE, ID],
+    },
+    Noun {
+        kind: "rack",
+        collection: "racks",
+        about: "Racks: height, power budget, failure domain",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("SITE", "/spec/site", Form::Text),
+            Column::new("UNITS", "/spec/units", Form::Text),
+            Column::new("POWER BUDGET", "/spec/power_budget_w", Form::Watts),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
+        kind: "subnet",
+        collection: "subnets",
+        about: "Subnets: where nodes boot, and how they get addresses",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("SITE", "/spec/site", Form::Text),
+            Column::new("NETWORK", "/spec/network", Form::Text),
+            Column::new("AGENT", "/spec/agent_address", Form::Text),
+            Column::new("DHCP", "/spec/mode", Form::Text),
+            AGE,
+            Column::wide("GATEWAY", "/spec/gateway", Form::Text),
+            Column::wide("FIRST", "/spec/dynamic_range/first", Form::Text),
+            Column::wide("LAST", "/spec/dynamic_range/last", Form::Text),
+            ID,
+        ],
+    },
+    Noun {
+        kind: "hardware_profile",
+        collection: "hardware_profiles",
+        about: "Hardware profiles: what a model must have",
+        can: DECLARED,
+        parameters: &[],
+        columns: super::PLAIN,
+    },
+    Noun {
+        kind: "image",
+        collection: "images",
+        about: "Images: what is written onto disks",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[NAME, Column::new("BLOB PRESENT", "/status/blob_present", Form::Text), AGE, ID],
+    },
+    Noun {
+        kind: "stack",
+        collection: "stacks",
+        about: "Stacks: pinned driver, CUDA, container runtime; locked before they are published",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("LOCK", "/status/lock_digest", Form::Digest),
+            Column::new("BUNDLE PRESENT", "/status/bundle_present", Form::Text),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
+        kind: "suite",
+        collection: "suites",
+        about: "Suites: the gates a node must pass",
+        can: DECLARED,
+        parameters: &[],
+        columns: super::PLAIN,
+    },
+    Noun {
+        kind: "cluster",
+        collection: "clusters",
+        about: "Clusters: where nodes are admitted",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[NAME, Column::new("KIND", "/spec/kind", Form::Text), AGE, ID],
+    },
+    Noun {
+        kind: "credential",
+        collection: "credentials",
+        about: "Credentials of BMCs, clusters, adoptions; never shown again",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("PURPOSE", "/spec/purpose", Form::Text),
+            Column::new("USER", "/spec/user", Form::Text),
+            Column::new("SET", "/status/set", Form::Text),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
+        kind: "role_binding",
+        collection: "role_bindings",
+        about: "Role bindings: who may do what, and where",
+        can: DECLARED,
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("ROLE", "/spec/role", Form::Text),
+            Column::new("SUBJECT", "/spec/subject/name|/spec/subject", Form::Text),
+            Column::new("SCOPE", "/spec/scope", Form::Scope),
+            AGE,
+            ID,
+        ],
+    },
+    Noun {
+        kind: "token",
+        collection: "tokens",
+        about: "Tokens of machines",
+        can: &[Can::List],
+        parameters: &[],
+        columns: &[
+            ID.narrow(),
+            NAME,
+            Column::new("ROLE", "/role", Form::Text),
+            Column::new("STATE", "", Form::By(token_state)),
+            Column::new("UNTIL", "/expires_at", Form::Day),
+            Column::new("USED", "/last_used", Form::Age),
+            Column::wide("SCOPE", "/scope", Form::Scope),
+            Column::wide("RELEASES/H", "/releases_per_hour", Form::Text),
+        ],
+    },
+    Noun {
+        kind: "webhook",
+        collection: "webhooks",
+        about: "Webhooks: who is told what happens, and what was sent",
+        can: &[Can::Pages, Can::Get, Can::Delete],
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("STATE", "/status/state", Form::State),
+            Column::new("FAILING", "/status/failing_since", Form::Age),
+            Column::new("UP TO", "/status/delivered_seq", Form::Text),
+            Column::new("TOPICS", "/spec/topics", Form::Text),
+            Column::new("URL", "/spec/url", Form::Text),
+            Column::wide("BECAUSE", "/status/because", Form::Text),
+            ID,
+        ],
+    },
+    Noun {
+        kind: "approval",
+        collection: "approvals",
+        about: "Releases beyond the hourly limit: what waits for a second person",
+        can: &[Can::List],
+        parameters: &[],
+        columns: &[
+            ID.narrow(),
+            Column::new("NODE", "/node", Form::Text),
+            Column::new("CLAIM", "/claim", Form::Text),
+            Column::new("ASKED BY", "/requested_by", Form::Text),
+            Column::new("AGE", "/requested_at", Form::Age),
+            Column::new("BECAUSE", "/because", Form::Text),
+            Column::wide("STATE", "/state", Form::State),
+        ],
+    },
+];
+
+/// Of an operation.
+const OPERATIONS: &[Column] = &[
+    ID.narrow(),
+    Column::new("KIND", "/kind", Form::Text),
+    Column::new("NODE", "/target/name", Form::Text),
+    Column::new("STATE", "/state", Form::State),
+    AGE,
+    Column::new("MESSAGE", "/error/message|/progress/message", Form::Text),
+    Column::wide("ACTOR", "/actor", Form::Text),
+    Column::wide("DEADLINE", "/deadline", Form::Time),
+];
+
+fn token_state(token: &Value, now: Timestamp) -> String {
+    let over = token["expires_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok()).is_none_or(|at| at <= now);
+    match (&token["revoked_at"], over) {
+        (Value::Null, false) => "valid",
+        (Value::Null, true) => "over",
+        _ => "revoked",
+    }
+    .into()
+}

@@ -1,0 +1,255 @@
+//! `muster doctor`: what is wrong with this host's set-up, and what to do. It reads; it changes nothing, and needs no running server. Each check is
+//! a file, has its own time, and says "unknown" where it could not look.
+
+mod addresses; // The provisioning addresses, on interfaces that are up
+mod agents; // Agents that are silent, or of another version
+mod bmcs; // Whether BMCs answer on their network
+mod clocks; // This clock against the database's and the server's, and NTP
+mod database; // Reachable, takes writes, new enough, durable, room for connections
+mod dhcp; // Another DHCP server on the provisioning network
+mod files; // Data directories and key files: there, and nobody else's
+mod loaders; // Boot loaders and muster-node
+mod ports; // Ports that somebody else has
+mod rights; // What the agent must be allowed to
+mod room; // Room on the disks
+mod schema; // Migrations that have not run
+mod server; // The server answers, and knows the token
+mod sockets; // Who has a port
+mod tools; // Programs that the agent runs
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use muster_api::client::Client;
+use muster_core::clock::Clock;
+use serde::Serialize;
+use serde_json::json;
+
+use super::agent::Loaders;
+use crate::client::Common;
+use crate::client::output::{Column, Form};
+
+/// How long one check may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Where things are on this host: give what the server and the agent are given.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// What this host is for. Without it: a server where a database is named or the key file is, an agent where its data directory is, else both.
+    #[arg(long = "as", value_enum, value_delimiter = ',')]
+    part: Vec<Part>,
+    /// Only these checks, by the names in the first column.
+    #[arg(long, value_name = "CHECK", value_delimiter = ',')]
+    only: Vec<String>,
+    /// As for `muster server`.
+    #[arg(long, env = "MUSTER_DATABASE_URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// As for `muster server`.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// As for `muster server`.
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    agent_listen: SocketAddr,
+    /// As for `muster server`.
+    #[arg(long, default_value = "/var/lib/muster")]
+    data_dir: PathBuf,
+    /// As for `muster server`.
+    #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+    key_file: PathBuf,
+    /// As --data-dir for `muster agent`.
+    #[arg(long, default_value = "/var/lib/muster-agent")]
+    agent_data_dir: PathBuf,
+    /// As --token-file for `muster agent`.
+    #[arg(long, env = "MUSTER_AGENT_TOKEN_FILE")]
+    agent_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    loaders: Loaders,
+    /// The agent's address on a provisioning network; may be repeated. Without it: those of the subnets that the agent was told of last.
+    #[arg(long)]
+    address: Vec<Ipv4Addr>,
+}
+
+/// What a host is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Server,
+    Agent,
+}
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Ok,
+    /// It works, and will not for long or not well.
+    Warn,
+    Fail,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// One thing that was looked at: what is, in one sentence, and what to do about it, in another.
+#[derive(Clone, Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    todo: Option<String>,
+}
+
+/// Found by a check; its name is added by whoever ran it.
+#[derive(Clone, Debug)]
+struct Found(Verdict, String, Option<String>);
+
+impl Found {
+    fn ok(found: impl Into<String>) -> Self {
+        Self(Verdict::Ok, found.into(), None)
+    }
+
+    fn warn(found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self(Verdict::Warn, found.into(), Some(todo.into()))
+    }
+
+    fn fail(found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self(Verdict::Fail, found.into(), Some(todo.into()))
+    }
+
+    fn unknown(found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self(Verdict::Unknown, found.into(), Some(todo.into()))
+    }
+}
+
+/// What the checks look at.
+#[derive(Debug)]
+struct Host {
+    args: DoctorArgs,
+    url: String,
+    client: Client,
+    clock: Clock,
+}
+
+impl Host {
+    fn is(&self, part: Part) -> bool {
+        let args = &self.args;
+        let server = args.database_url.is_some() || args.key_file.exists();
+        let agent = args.agent_data_dir.exists() || args.agent_token_file.is_some() || !args.address.is_empty();
+        match (args.part.is_empty(), part) {
+            (false, part) => args.part.contains(&part),
+            (true, _) if !server && !agent => true,
+            (true, Part::Server) => server,
+            (true, Part::Agent) => agent,
+        }
+    }
+}
+
+/// Something is wrong with this host. What it is was printed before.
+#[derive(Debug)]
+pub(crate) struct Unsound(usize);
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} things are wrong with this host", self.0)
+    }
+}
+
+impl std::error::Error for Unsound {}
+
+type Checking<'a> = Pin<Box<dyn Future<Output = Vec<Found>> + Send + 'a>>;
+type Check = (&'static str, Option<Part>, for<'a> fn(&'a Host) -> Checking<'a>);
+
+/// Every check: its name, whom it concerns, and what it does.
+const CHECKS: [Check; 15] = [
+    ("ports", None, |host| Box::pin(async { ports::check(host) })),
+    ("database", Some(Part::Server), |host| Box::pin(database::check(host))),
+    ("schema", Some(Part::Server), |host| Box::pin(schema::check(host))),
+    ("clocks", None, |host| Box::pin(clocks::check(host))),
+    ("files", None, |host| Box::pin(async { files::check(host) })),
+    ("room", None, |host| Box::pin(async { room::check(host) })),
+    ("rights", Some(Part::Agent), |_| Box::pin(async { rights::check() })),
+    ("addresses", Some(Part::Agent), |host| Box::pin(addresses::check(host))),
+    ("dhcp", Some(Part::Agent), |host| Box::pin(dhcp::check(host))),
+    ("loaders", Some(Part::Agent), |host| Box::pin(async { loaders::check(host) })),
+    ("tools", Some(Part::Agent), |_| Box::pin(async { tools::check() })),
+    ("server", None, |host| Box::pin(server::reaches(host))),
+    ("token", None, |host| Box::pin(server::knows(host))),
+    ("agents", Some(Part::Server), |host| Box::pin(agents::check(host))),
+    ("bmcs", Some(Part::Agent), |host| Box::pin(bmcs::check(host))),
+];
+
+const COLUMNS: &[Column] = &[
+    Column::new("CHECK", "/check", Form::Text),
+    Column::new("VERDICT", "/verdict", Form::State),
+    Column::new("FOUND", "/found", Form::Text),
+];
+
+/// Looks at everything that concerns this host, and prints what it found.
+///
+/// # Errors
+/// [`Unsound`] when a check failed.
+pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()> {
+    if let Some(unknown) = args.only.iter().find(|name| CHECKS.iter().all(|(check, ..)| check != name)) {
+        let names: Vec<&str> = CHECKS.iter().map(|(name, ..)| *name).collect();
+        let why = format!("there is no check {unknown:?}; there are: {}", names.join(", "));
+        return Err(muster_api::client::ClientError::Usage(why).into());
+    }
+    let chosen = common.connection.chosen()?;
+    let client = Client::new(&chosen.url, chosen.token)?;
+    let host = Host { args, url: chosen.url, client, clock: Clock::System };
+    let mut findings = Vec::new();
+    for (name, part, check) in CHECKS {
+        let asked = host.args.only.is_empty() || host.args.only.iter().any(|only| only == name);
+        if !asked || part.is_some_and(|part| !host.is(part)) {
+            continue;
+        }
+        let found = tokio::time::timeout(PATIENCE, check(&host)).await.unwrap_or_else(|_| {
+            vec![Found::unknown(
+                format!("no answer within {} s", PATIENCE.as_secs()),
+                "try again when the host is less busy",
+            )]
+        });
+        findings.extend(found.into_iter().map(|Found(verdict, found, todo)| Finding {
+            check: name,
+            verdict,
+            found,
+            todo,
+        }));
+    }
+    let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count();
+    match common.output.is_table() {
+        true => tell(common, &findings)?,
+        false => common.output.print_lines(&json!({ "sound": failed == 0, "findings": findings }), Vec::new)?,
+    }
+    if failed > 0 { Err(Unsound(failed).into()) } else { Ok(()) }
+}
+
+/// What is wrong comes last, where the terminal stops.
+fn tell(common: &Common, findings: &[Finding]) -> anyhow::Result<()> {
+    let rank = |finding: &Finding| match finding.verdict {
+        Verdict::Ok => 0,
+        Verdict::Unknown => 1,
+        Verdict::Warn => 2,
+        Verdict::Fail => 3,
+    };
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| rank(finding));
+    if common.output.is_wide() {
+        return common.output.list_of(&sorted, COLUMNS, jiff::Timestamp::UNIX_EPOCH);
+    }
+    common.output.print_lines(&json!({}), || {
+        let mut lines = Vec::new();
+        for finding in sorted.iter().filter(|finding| finding.verdict != Verdict::Ok || !common.output.is_quiet()) {
+            let verdict = match finding.verdict {
+                Verdict::Ok => "ok     ",
+                Verdict::Unknown => "unknown",
+                Verdict::Warn => "WARN   ",
+                Verdict::Fail => "FAIL   ",
+            };
+            lines.push(format!("{verdict} {:<10} {}", finding.check, finding.found));
+            lines.extend(finding.todo.iter().map(|todo| format!("{:19}→ {todo}", "")));
+        }
+        lines
+    })
+}

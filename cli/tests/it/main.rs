@@ -1,0 +1,7 @@
+//! The program as people run it: against a real server on a private Postgres, on this host, in a terminal and in a pipe.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod client; // Nouns and verbs
+mod contexts; // Several servers
+mod doctor; // Faults made for real
+mod muster; // The program and a server of the test's own
