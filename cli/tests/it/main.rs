@@ -4,4 +4,5 @@
 mod client; // Nouns and verbs
 mod contexts; // Several servers
 mod doctor; // Faults made for real
+mod guide; // docs/api.md, typed
 mod muster; // The program and a server of the test's own

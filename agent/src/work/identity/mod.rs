@@ -63,7 +63,7 @@ impl Identity {
             }
             (None, None) => {
                 return Err(invalid(
-                    "there is no certificate, and no token file to enrol with: `muster site enrol SITE NAME` prints a token",
+                    "there is no certificate, and no token file to enrol with: `muster agent enrol SITE NAME` prints a token",
                 ));
             }
         };

@@ -24,7 +24,7 @@ pub(super) async fn enrol(State(app): State<App>, Json(asked): Json<Enrol>) -> R
     let agent = db::enrolments::hold_by_token(&mut tx, &hash).await?.ok_or_else(|| {
         refused(
             "token_unknown",
-            "The server does not know this enrolment token. Enrol the agent: `muster site enrol SITE NAME`.",
+            "The server does not know this enrolment token. Enrol the agent: `muster agent enrol SITE NAME`.",
         )
     })?;
     match agent.token_key.as_deref() {
@@ -77,7 +77,7 @@ pub(super) async fn renew(
 }
 
 /// What an agent without a certificate that counts is to do.
-pub(super) const AGAIN: &str = "Enrol the agent again: `muster site enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
+pub(super) const AGAIN: &str = "Enrol the agent again: `muster agent enrol SITE NAME` prints a token; put it into the agent's token file and restart the agent.";
 
 fn refused(code: &'static str, detail: impl Into<String>) -> Error {
     Error::NotAdmitted { code, detail: detail.into() }
