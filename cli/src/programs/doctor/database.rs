@@ -14,6 +14,10 @@ const OLDEST: i32 = 150_000;
 /// # Errors
 /// What to tell whoever looks.
 pub(super) async fn connect(host: &Host) -> Result<PgPool, Found> {
+    host.database.get_or_init(|| try_connect(host)).await.clone()
+}
+
+async fn try_connect(host: &Host) -> Result<PgPool, Found> {
     let Some(url) = &host.args.database_url else {
         return Err(Found::unknown(
             "no database was named",

@@ -27,6 +27,8 @@ use muster_api::client::Client;
 use muster_core::clock::Clock;
 use serde::Serialize;
 use serde_json::json;
+use sqlx::PgPool;
+use tokio::sync::OnceCell;
 
 use super::agent::Loaders;
 use crate::client::Common;
@@ -129,6 +131,8 @@ struct Host {
     url: String,
     client: Client,
     clock: Clock,
+    /// Connected to by the first check that looks into it: one that is away is waited for once.
+    database: OnceCell<Result<PgPool, Found>>,
 }
 
 impl Host {
@@ -197,7 +201,7 @@ pub(crate) async fn run(args: DoctorArgs, common: &Common) -> anyhow::Result<()>
     }
     let chosen = common.connection.chosen()?;
     let client = Client::new(&chosen.url, chosen.token)?;
-    let host = Host { args, url: chosen.url, client, clock: Clock::System };
+    let host = Host { args, url: chosen.url, client, clock: Clock::System, database: OnceCell::new() };
     let mut findings = Vec::new();
     for (name, part, check) in CHECKS {
         let asked = host.args.only.is_empty() || host.args.only.iter().any(|only| only == name);
