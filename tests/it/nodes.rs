@@ -283,6 +283,17 @@ async fn lists_run_both_ways_are_counted_and_cut_to_what_is_asked() {
             assert_eq!(admin.get(&format!("/v1/{list}?{wrong}")).await.problem().0, 422, "{wrong}");
         }
     }
+    for (sort, first) in [("created_at", "n1"), ("-created_at", "n5")] {
+        let page = admin.get(&format!("/v1/nodes?sort={sort}&limit=1&fields=id")).await.expect(200).body;
+        let token = page["next_page_token"].as_str().unwrap();
+        let second = admin.get(&format!("/v1/nodes?sort={sort}&limit=1&page_token={token}")).await.expect(200).body;
+        let after = if first == "n1" { "n2" } else { "n4" };
+        assert_eq!((&page["items"][0]["name"], &second["items"][0]["name"]), (&json!(first), &json!(after)));
+    }
+    for (filter, count) in [("rack~r*", 5), ("rack!%3Dr1", 0), ("rack!%3Dnone", 5), ("rack%3Dr2", 0), ("name~n*", 5)] {
+        let found = admin.get(&format!("/v1/nodes?count=exact&filter={filter}")).await.expect(200);
+        assert_eq!(found.body["count"], count, "{filter}");
+    }
     let odd = admin.get("/v1/nodes?count=exact&filter=label.parity%3Dodd").await.expect(200);
     assert_eq!(odd.body["count"], 3);
     assert!(admin.get("/v1/nodes?count=estimate&filter=rack%3Dr1").await.expect(200).body["count"].is_number());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::fleet;
-use crate::support::server::Server;
+use crate::support::server::{Caller, Server};
 
 #[tokio::test]
 async fn a_long_poll_answers_when_the_operation_is_done() {
@@ -33,6 +33,72 @@ async fn a_long_poll_answers_when_the_operation_is_done() {
     assert_eq!(admin.get("/v1/operations/nonsense").await.status, 404);
     let listed = admin.get("/v1/operations?node=n1&state=succeeded").await.expect(200);
     assert_eq!(listed.body["items"].as_array().unwrap().len(), 1);
+}
+
+/// Every page of a list, one item each.
+async fn walked(admin: &Caller, list: &str, query: &str, pointer: &str) -> Vec<String> {
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = admin.get(&format!("/v1/{list}?limit=1&{query}{token}")).await.expect(200).body;
+        let items = page["items"].as_array().unwrap();
+        seen.extend(items.iter().map(|item| item.pointer(pointer).unwrap().as_str().unwrap().to_owned()));
+        let Some(next) = page["next_page_token"].as_str() else { return seen };
+        token = format!("&page_token={next}");
+    }
+}
+
+#[tokio::test]
+async fn claims_and_operations_are_filtered_sorted_counted_and_cut_as_nodes_are() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    admin.put("/v1/pools/cpu", &fleet::pool()).await.expect(201);
+    fleet::available(&server, &admin, 4).await;
+    // Not in the order of their names.
+    for (name, node, pool) in [("b", "n2", "gpu"), ("a", "n1", "cpu"), ("d", "n4", "gpu"), ("c", "n3", "gpu")] {
+        let claim = json!({ "name": name, "spec": { "pool": pool, "node": node } });
+        admin.post("/v1/claims", &claim).await.expect(201);
+    }
+    admin.expecting(1).delete("/v1/claims/d").await.expect(202);
+    for (query, names) in [
+        ("", ["a", "b", "c", "d"].as_slice()),
+        ("sort=-name", &["d", "c", "b", "a"]),
+        ("sort=created_at", &["b", "a", "d", "c"]),
+        ("sort=-created_at", &["c", "d", "a", "b"]),
+        ("filter=pool%3Dgpu", &["b", "c", "d"]),
+        ("filter=pool%3Dgpu&sort=-created_at", &["c", "d", "b"]),
+        ("pool=gpu&filter=state%3Dbound", &["b", "c"]),
+        ("filter=pool!%3Dgpu", &["a"]),
+        ("filter=node~n1*%20AND%20name%3Da", &["a"]),
+        ("filter=node%3Dn3", &["c"]),
+        ("filter=state%3Dreleasing", &["d"]),
+    ] {
+        assert_eq!(walked(&admin, "claims", query, "/name").await, names, "{query}");
+    }
+    for (query, nodes) in [
+        ("filter=kind%3Dclaim", ["n3", "n4", "n1", "n2"].as_slice()),
+        ("filter=kind%3Dclaim&sort=created_at", &["n2", "n1", "n4", "n3"]),
+        ("filter=kind%3Drelease%20AND%20state!%3Dsucceeded", &["n4"]),
+        ("filter=kind%3Dclaim%20AND%20node%3Dn2", &["n2"]),
+        ("node=n4&filter=kind~rel*", &["n4"]),
+    ] {
+        assert_eq!(walked(&admin, "operations", query, "/target/name").await, nodes, "{query}");
+    }
+    for (list, count, part, rest) in [("claims", 4, "status.node", "name"), ("operations", 9, "target.name", "self")] {
+        let page = admin.get(&format!("/v1/{list}?limit=1&count=exact&fields={part}")).await.expect(200).body;
+        assert_eq!(page["count"], count);
+        let item = page["items"][0].as_object().unwrap();
+        assert!(item.contains_key(rest) && !item.contains_key("created_at"), "{item:?}");
+        assert!(admin.get(&format!("/v1/{list}?count=estimate")).await.expect(200).body["count"].is_number());
+        assert!(admin.get(&format!("/v1/{list}")).await.expect(200).body["count"].is_null());
+        for wrong in ["sort=updated_at", "count=many", "fields=colour", "filter=colour%3Dred", "filter=state%3Dgone"] {
+            assert_eq!(admin.get(&format!("/v1/{list}?{wrong}")).await.problem().0, 422, "{list} {wrong}");
+        }
+        let token = admin.get(&format!("/v1/{list}?limit=1")).await.expect(200).body["next_page_token"].clone();
+        let turned = format!("/v1/{list}?limit=1&sort=created_at&page_token={}", token.as_str().unwrap());
+        assert_eq!(admin.get(&turned).await.problem(), (400, "invalid_request", "page_token"));
+    }
+    assert_eq!(admin.get("/v1/operations?sort=name").await.problem().0, 422, "operations have none");
 }
 
 #[tokio::test]

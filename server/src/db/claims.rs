@@ -93,6 +93,24 @@ pub async fn list(
     .await?)
 }
 
+/// Claims by id, in any order; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ClaimRow>, Error> {
+    Ok(sqlx::query_as!(
+        ClaimRow,
+        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
+                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
+           WHERE c.id = ANY($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// Locks an available node that nobody holds and that fits; nodes that others are deciding on are passed over.
 ///
 /// # Errors

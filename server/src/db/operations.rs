@@ -168,6 +168,24 @@ pub async fn list(conn: &mut PgConnection, filter: &OperationFilter, limit: i64)
     .await?)
 }
 
+/// Operations by id, in any order; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<OperationRow>, Error> {
+    Ok(sqlx::query_as!(
+        OperationRow,
+        r#"SELECT o.id AS "id!: OperationId", o.kind AS "kind!", o.node_id AS "node: NodeId", n.name AS "node_name?",
+                  n.deadline_at AS "deadline_at?", n.waiting_for AS "waiting_for?", o.claim_id AS "claim: ClaimId",
+                  o.state AS "state!", o.actor AS "actor!", o.request_id, o.message AS "message!", o.error, o.created_at AS "created_at!", o.started_at, o.finished_at
+           FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
+           WHERE o.id = ANY($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// The steps of operations, oldest first.
 ///
 /// # Errors

@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
-use muster_api::object::Page;
 use muster_api::operations::{
     Operation, OperationLog, OperationLogLine, OperationProgress, OperationState, Step, Target,
 };
@@ -20,18 +19,20 @@ use tokio::time::Instant;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
-use super::paging::Position;
+use super::paging::{self, CountedPage, ListQuery};
 use super::waiting;
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::filter::{OPERATIONS, Term};
 use crate::db::nodes::LockedNode;
-use crate::db::operations::{OperationFilter, OperationRow, StepRow};
+use crate::db::operations::{OperationRow, StepRow};
 use crate::error::Error;
 
 const LOG_LINES: i64 = 1000;
@@ -50,40 +51,48 @@ pub fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct OperationsQuery {
+    /// 1 to 1000, 100 when absent.
     limit: Option<u32>,
+    /// Of the page before.
     page_token: Option<String>,
-    /// Name or id of a node.
+    /// By `kind`, `state` and `node`: `kind=release AND state!=succeeded`.
+    filter: Option<String>,
+    /// `-created_at` or `created_at`: the newest or the oldest first.
+    sort: Option<String>,
+    /// Parts of each item, as `state,progress.message`; `id`, `self` are always there. All of it when absent.
+    fields: Option<String>,
+    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    count: Option<String>,
+    /// Name or id of a node, which must be there: short for `filter=node=NAME`.
     node: Option<String>,
-    /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `unknown`.
+    /// `queued`, `running`, `succeeded`, `failed`, `cancelled` or `unknown`: short for `filter=state=WORD`.
     state: Option<String>,
 }
 
-/// Operations, newest first.
+/// Operations, newest first unless another sort is asked for.
 #[utoipa::path(get, path = "/v1/operations", tag = "operations", params(OperationsQuery), responses(
-    (status = 200, description = "The page", body = Page<Operation>),
+    (status = 200, description = "The page", body = CountedPage<Operation>),
+    (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_operations(
     State(app): State<App>,
     _: Actor,
     Query(query): Query<OperationsQuery>,
 ) -> Result<Answer, Error> {
-    let text = format!("{:?} {:?}", query.node, query.state);
-    let position = Position::of("operations", query.limit, query.page_token.as_deref(), &text)?;
-    if let Some(state) = &query.state {
-        state.parse::<OperationState>().map_err(|why| Error::unprocessable("state", "unknown_value", why))?;
-    }
     let mut conn = app.pool.acquire().await?;
-    let node = match &query.node {
-        None => None,
-        Some(key) => {
-            let missing = || Error::unprocessable("node", "not_found", format!("There is no node called {key:?}."));
-            Some(db::nodes::find_id(&mut conn, key).await?.ok_or_else(missing)?)
-        }
+    let OperationsQuery { limit, page_token, filter, sort, fields, count, node, state } = query;
+    let mut only: Vec<Term> = state.map(|state| Term::equal("state", state)).into_iter().collect();
+    if let Some(key) = node {
+        let missing = || Error::unprocessable("node", "not_found", format!("There is no node called {key:?}."));
+        let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(missing)?;
+        only.push(Term::equal("node", id.to_string()));
+    }
+    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        let rows = db::operations::list_by_id(conn, ids).await?;
+        views(conn, rows).await
     };
-    let filter = OperationFilter { node, state: query.state, before: position.after.parse().ok() };
-    let mut rows = db::operations::list(&mut conn, &filter, position.rows()).await?;
-    let next_page_token = position.cut(&mut rows, |row| row.id.to_string());
-    Answer::ok(&Page { items: views(&mut conn, rows).await?, next_page_token })
+    paging::page(&mut conn, &OPERATIONS, &query, (only, &Vec::new()), load, |operation| (operation.id, "")).await
 }
 
 /// How long to wait.

@@ -1,13 +1,20 @@
 //! Pages: keyset positions behind opaque tokens that are bound to the list they were given for.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use muster_api::object::Page;
 use muster_core::values::Digest;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::IntoParams;
+use sqlx::PgConnection;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
-use crate::db::filter::{Count, Order};
+use super::answer::Answer;
+use crate::auth::access::Sight;
+use crate::db::filter::{self, Count, Key, List, Sort, Term};
 use crate::error::Error;
 
 const DEFAULT: u32 = 100;
@@ -24,7 +31,7 @@ pub struct ListQuery {
     pub page_token: Option<String>,
     /// `state=in_service AND rack~"r1*" AND label.gpu=h200`.
     pub filter: Option<String>,
-    /// `name` or `-name`.
+    /// `name` or `-name`; nodes, claims and operations also `created_at` or `-created_at`. No index serves another.
     pub sort: Option<String>,
     /// Parts of each item, as `status.state,labels`; `id`, `name` and `self` are always there. All of it when absent.
     pub fields: Option<String>,
@@ -33,16 +40,16 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// Which way it runs.
+    /// How it runs: as asked for, or as the list does by itself.
     ///
     /// # Errors
     /// 422 for a sort that no index serves.
-    pub fn order(&self) -> Result<Order, Error> {
-        match self.sort.as_deref() {
-            None | Some("name") => Ok(Order::Up),
-            Some("-name") => Ok(Order::Down),
-            Some(_) => Err(Error::unprocessable("sort", "unknown_value", "name or -name: no index serves another.")),
-        }
+    pub fn sort(&self, sorts: &[Sort]) -> Result<Sort, Error> {
+        let fits = |sort: &&Sort| self.sort.as_deref().is_none_or(|word| word == sort.word());
+        sorts.iter().find(fits).copied().ok_or_else(|| {
+            let known = sorts.iter().map(|sort| sort.word()).collect::<Vec<_>>().join(", ");
+            Error::unprocessable("sort", "unknown_value", format!("{known}: no index serves another."))
+        })
     }
 
     /// Whether to count.
@@ -61,12 +68,12 @@ impl ListQuery {
     /// Leaves of every item what was asked for.
     ///
     /// # Errors
-    /// 422 for a part that no object has.
-    pub fn cut(&self, page: &mut Value) -> Result<(), Error> {
+    /// 422 for a part that no item has.
+    pub fn cut(&self, page: &mut Value, parts: &[&str]) -> Result<(), Error> {
         let Some(fields) = self.fields.as_deref() else { return Ok(()) };
         let asked: Vec<Vec<&str>> = fields.split(',').map(|field| field.trim().split('.').collect()).collect();
-        if let Some(unknown) = asked.iter().find(|path| !PARTS.contains(&path[0])) {
-            let detail = format!("{:?} is no part of an object; there are: {}.", unknown[0], PARTS.join(", "));
+        if let Some(unknown) = asked.iter().find(|path| !parts.contains(&path[0])) {
+            let detail = format!("{:?} is no part of an item; there are: {}.", unknown[0], parts.join(", "));
             return Err(Error::unprocessable("fields", "unknown_field", detail));
         }
         for item in page["items"].as_array_mut().into_iter().flatten() {
@@ -80,9 +87,47 @@ impl ListQuery {
     }
 }
 
-/// What every object is made of.
-const PARTS: [&str; 10] =
-    ["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"];
+/// What every declared object is made of.
+pub const PARTS: &[&str] = filter::NODES.parts;
+
+/// A page of a list with its own file in `db/filter`: what fits the filter and `also` and lies in `sight`, in the order that was asked for. `load` brings the rows of
+/// these ids, in any order, and `key` says of each its id and name.
+///
+/// # Errors
+/// 400 and 422 for what cannot be asked for; otherwise when the database fails.
+pub async fn page<T: Serialize>(
+    conn: &mut PgConnection,
+    list: &List,
+    query: &ListQuery,
+    (also, sight): (Vec<Term>, &Sight),
+    load: impl AsyncFnOnce(&mut PgConnection, &[Uuid]) -> Result<Vec<T>, Error>,
+    key: impl Fn(&T) -> (Uuid, &str),
+) -> Result<Answer, Error> {
+    let (sort, count) = (query.sort(list.sorts)?, query.count()?);
+    let mut terms = filter::parse(query.filter.as_deref().unwrap_or_default())?;
+    terms.extend(also);
+    let bound = format!("{} {terms:?}", sort.word());
+    let position = Position::of(list.name, query.limit, query.page_token.as_deref(), &bound)?;
+    let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
+    let mut ids = filter::list_ids(conn, list, (&terms, sight), (sort, after), position.rows()).await?;
+    let more = ids.len() > position.limit;
+    ids.truncate(position.limit);
+    let mut items = load(conn, &ids).await?;
+    // As they were found, whatever order they were loaded in.
+    let places: HashMap<Uuid, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    items.sort_by_key(|item| places.get(&key(item).0).copied());
+    let token = |last: &T| match sort.key {
+        Key::Name => position.token(key(last).1),
+        Key::Id => position.token(&key(last).0.to_string()),
+    };
+    let next_page_token = items.last().filter(|_| more).map(token);
+    let mut answer = Answer::ok(&Page { items, next_page_token })?;
+    if let Some(count) = filter::count(conn, list, (&terms, sight), count).await? {
+        answer.body["count"] = count.into();
+    }
+    query.cut(&mut answer.body, list.parts)?;
+    Ok(answer)
+}
 
 /// Copies what a path leads to, if it leads anywhere.
 fn keep(from: &Value, path: &[&str], into: &mut Value) {
@@ -92,6 +137,17 @@ fn keep(from: &Value, path: &[&str], into: &mut Value) {
         [] => drop(into.insert((*first).to_owned(), part.clone())),
         rest => keep(part, rest, into.entry(*first).or_insert_with(|| Value::Object(Map::new()))),
     }
+}
+
+/// One page, and with `count` how many there are in all; with `fields`, items have only those.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it describes what `page` answers")]
+pub struct CountedPage<T> {
+    items: Vec<T>,
+    /// Opaque; bound to the filter and the sort it was given for. Absent on the last page.
+    next_page_token: Option<String>,
+    /// Absent where none was asked for.
+    count: Option<i64>,
 }
 
 /// A position in a list.

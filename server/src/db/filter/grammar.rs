@@ -24,6 +24,13 @@ pub struct Term {
     pub value: String,
 }
 
+impl Term {
+    /// `field=value`
+    pub fn equal(field: &str, value: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), op: Op::Equal, value: value.into() }
+    }
+}
+
 /// Reads a filter.
 ///
 /// # Errors

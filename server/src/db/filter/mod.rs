@@ -1,15 +1,71 @@
 //! The filter grammar of lists, `state=in_service AND rack~"r1*" AND label.gpu=h200`, and the only place that builds SQL: from a whitelist
-//! of fields and operators, with every value bound.
+//! of fields and operators, with every value bound. A list says what it can be filtered and sorted by in a file of its own.
 
+mod claims;
 mod grammar;
 mod nodes;
+mod operations;
 
+pub use self::claims::CLAIMS;
 pub use self::grammar::{Op, Term, parse};
-pub use self::nodes::{count_nodes, list_node_ids};
+pub use self::nodes::NODES;
+pub use self::operations::OPERATIONS;
 
 use std::collections::BTreeMap;
 
+use sqlx::{PgConnection, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::auth::access::Sight;
 use crate::error::Error;
+
+/// A list of rows that have an id.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    /// In the path, and in what a page token is bound to.
+    pub name: &'static str,
+    /// What can be sorted by; the first one is how it runs when nothing is asked for.
+    pub sorts: &'static [Sort],
+    /// Members of an item that `fields` can name.
+    pub parts: &'static [&'static str],
+    /// `nodes n`
+    from: &'static str,
+    /// What holds for all that are listed.
+    only: &'static str,
+    id: &'static str,
+    /// Empty where nothing is sorted by it.
+    by_name: &'static str,
+    field: fn(&Term) -> Result<Field<'_>, Error>,
+    /// Leaves what lies in one scope of each list; without it, whoever does not see everything sees nothing.
+    seen: Option<fn(&mut QueryBuilder<Postgres>, &Sight)>,
+}
+
+/// What a list runs by: something that no two rows share and that an index serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Name,
+    /// When it was made: ids grow with time.
+    Id,
+}
+
+/// How a list runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    pub key: Key,
+    pub order: Order,
+}
+
+impl Sort {
+    /// `name`, `-name`, `created_at`, `-created_at`.
+    pub fn word(self) -> &'static str {
+        match (self.key, self.order) {
+            (Key::Name, Order::Up) => "name",
+            (Key::Name, Order::Down) => "-name",
+            (Key::Id, Order::Up) => "created_at",
+            (Key::Id, Order::Down) => "-created_at",
+        }
+    }
+}
 
 /// Which way a list runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +74,13 @@ pub enum Order {
     Down,
 }
 
+/// Both ways by name.
+pub const BY_NAME: [Sort; 2] = [NAME_UP, NAME_DOWN];
+const NAME_UP: Sort = Sort { key: Key::Name, order: Order::Up };
+const NAME_DOWN: Sort = Sort { key: Key::Name, order: Order::Down };
+const OLDEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Up };
+const NEWEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Down };
+
 /// How many fit in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
@@ -25,6 +88,210 @@ pub enum Count {
     /// As the database's statistics have it.
     Estimate,
     None,
+}
+
+/// What a field of the grammar is in the database.
+enum Field<'term> {
+    /// A text expression.
+    Text(&'static str),
+    /// The object that a column refers to, by its name. By id where that serves an index.
+    Object {
+        column: &'static str,
+        kind: &'static str,
+    },
+    /// The node that a column refers to, by its name or id.
+    Node {
+        column: &'static str,
+    },
+    /// Something else that rows have by name: which of them have it, and how it is called.
+    Held {
+        among: &'static str,
+        name: &'static str,
+    },
+    /// The same, where what they have refers to an object that has the name.
+    HeldOf {
+        among: &'static str,
+        column: &'static str,
+        kind: &'static str,
+    },
+    Label {
+        column: &'static str,
+        label: &'term str,
+    },
+}
+
+/// Ids of the rows that fit and that the reader may see, sorted, behind the key `after`: a name, or an id as text.
+///
+/// # Errors
+/// 422 for a field or value that does not exist, 400 for a key that is none; otherwise when the database fails.
+pub async fn list_ids(
+    conn: &mut PgConnection,
+    list: &List,
+    (terms, sight): (&[Term], &Sight),
+    (sort, after): (Sort, Option<&str>),
+    limit: i64,
+) -> Result<Vec<Uuid>, Error> {
+    let column = match sort.key {
+        Key::Name => list.by_name,
+        Key::Id => list.id,
+    };
+    let (beyond, down) = match sort.order {
+        Order::Up => (" > ", ""),
+        Order::Down => (" < ", " DESC"),
+    };
+    let mut query = QueryBuilder::<Postgres>::new("SELECT ");
+    query.push(list.id).push(" FROM ").push(list.from).push(" WHERE ").push(list.only);
+    if let Some(after) = after {
+        query.push(" AND ").push(column).push(beyond);
+        match sort.key {
+            Key::Name => query.push_bind(after.to_owned()),
+            Key::Id => query.push_bind(after.parse::<Uuid>().map_err(|_| no_position())?),
+        };
+    }
+    conditions(&mut query, list, terms, sight)?;
+    query.push(" ORDER BY ").push(column).push(down).push(" LIMIT ").push_bind(limit);
+    // Planned for these values: which index is best depends on how many rows a filter fits.
+    Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+}
+
+fn no_position() -> Error {
+    Error::invalid("page_token", "invalid_page_token", "It is not a token of this list with this filter.")
+}
+
+/// How many rows fit and may be seen, counted or as the planner guesses.
+///
+/// # Errors
+/// As [`list_ids`].
+pub async fn count(
+    conn: &mut PgConnection,
+    list: &List,
+    (terms, sight): (&[Term], &Sight),
+    how: Count,
+) -> Result<Option<i64>, Error> {
+    let mut query = QueryBuilder::<Postgres>::new(match how {
+        Count::None => return Ok(None),
+        Count::Exact => "SELECT count(*)",
+        Count::Estimate => "EXPLAIN (FORMAT JSON) SELECT",
+    });
+    query.push(" FROM ").push(list.from).push(" WHERE ").push(list.only);
+    conditions(&mut query, list, terms, sight)?;
+    if how == Count::Exact {
+        return Ok(Some(query.build_query_scalar().persistent(false).fetch_one(conn).await?));
+    }
+    let plan: serde_json::Value = query.build_query_scalar().persistent(false).fetch_one(conn).await?;
+    Ok(plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64))
+}
+
+fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], sight: &Sight) -> Result<(), Error> {
+    for term in terms {
+        query.push(" AND ");
+        condition(query, (list.field)(term)?, term);
+    }
+    match list.seen {
+        _ if sight.is_empty() => {}
+        Some(seen) => seen(query, sight),
+        None => drop(query.push(" AND false")),
+    }
+    Ok(())
+}
+
+fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term) {
+    match field {
+        Field::Text(expression) => {
+            query.push(expression);
+            compare(query, term);
+        }
+        Field::Object { column, kind } => among(query, column, term.op, |query| named_objects(query, kind, term)),
+        Field::Node { column } => {
+            let named = |query: &mut QueryBuilder<Postgres>| {
+                query.push("(SELECT id FROM nodes WHERE name");
+                compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+                query.push(")");
+            };
+            match term.value.parse::<Uuid>() {
+                Ok(id) if term.op == Op::Equal => drop(query.push(column).push(" = ").push_bind(id)),
+                _ => among(query, column, term.op, named),
+            }
+        }
+        Field::Held { among, name } => {
+            query.push(if term.op == Op::NotEqual { "NOT EXISTS (" } else { "EXISTS (" });
+            query.push(among).push(" AND ").push(name);
+            compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+            query.push(")");
+        }
+        Field::HeldOf { among: rows, column, kind } => {
+            query.push(if term.op == Op::NotEqual { "NOT EXISTS (" } else { "EXISTS (" });
+            query.push(rows).push(" AND ");
+            let op = if term.op == Op::Like { Op::Like } else { Op::Equal };
+            among(query, column, op, |query| named_objects(query, kind, term));
+            query.push(")");
+        }
+        Field::Label { column, label } if term.op == Op::Equal => {
+            // What the index on labels serves.
+            query.push(column).push(" @> ").push_bind(serde_json::json!({ label: term.value }));
+        }
+        Field::Label { column, label } => {
+            query.push(column).push(" ->> ").push_bind(label.to_owned());
+            compare(query, term);
+        }
+    }
+}
+
+/// The ids of the objects of a kind whose name is the term's, or like it.
+fn named_objects(query: &mut QueryBuilder<Postgres>, kind: &'static str, term: &Term) {
+    query.push("(SELECT id FROM objects WHERE kind = ").push_bind(kind).push(" AND name");
+    compare(query, &Term { op: if term.op == Op::Like { Op::Like } else { Op::Equal }, ..term.clone() });
+    query.push(")");
+}
+
+/// Whether a column's id is among those that have the name. What refers to nothing is called nothing.
+fn among(
+    query: &mut QueryBuilder<Postgres>,
+    column: &'static str,
+    op: Op,
+    named: impl FnOnce(&mut QueryBuilder<Postgres>),
+) {
+    match op {
+        Op::Equal => {
+            query.push(column).push(" = ");
+            named(query);
+        }
+        Op::Like => {
+            query.push(column).push(" IN ");
+            named(query);
+        }
+        Op::NotEqual => {
+            query.push("COALESCE(").push(column).push(" <> ");
+            named(query);
+            query.push(", true)");
+        }
+    }
+}
+
+fn compare(query: &mut QueryBuilder<Postgres>, term: &Term) {
+    match term.op {
+        Op::Equal => query.push(" = ").push_bind(term.value.clone()),
+        Op::NotEqual => query.push(" IS DISTINCT FROM ").push_bind(term.value.clone()),
+        Op::Like => query.push(" LIKE ").push_bind(pattern(&term.value)),
+    };
+}
+
+/// `*` for anything; what LIKE would read as a wildcard stands for itself.
+fn pattern(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_").replace('*', "%")
+}
+
+/// 422 for a field that a list does not have.
+fn unknown(field: &str, known: &str) -> Error {
+    Error::unprocessable("filter", "unknown_field", format!("{field:?} cannot be filtered by; {known} can"))
+}
+
+/// A column of words: 422 for one that it never holds.
+fn word<'term, T: std::str::FromStr>(term: &Term, column: &'static str, noun: &str) -> Result<Field<'term>, Error> {
+    if term.op != Op::Like && term.value.parse::<T>().is_err() {
+        return Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not {noun}", term.value)));
+    }
+    Ok(Field::Text(column))
 }
 
 /// The terms of a list that can only be filtered by labels.

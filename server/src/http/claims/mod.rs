@@ -6,22 +6,25 @@ pub mod undo; // Taking back what was given back
 
 use axum::extract::State;
 use muster_api::claims::ClaimStatus;
-use muster_api::object::{Labels, Object, Page};
+use muster_api::object::{Labels, Object};
 use muster_api::problem::Problem;
 use muster_core::claims::ClaimState;
 use serde::Deserialize;
 use serde_json::Value;
+use sqlx::PgConnection;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::{Path, Query};
-use super::paging::Position;
+use super::paging::{self, ListQuery};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
+use crate::db::filter::{CLAIMS, Term};
 use crate::error::Error;
 
 /// The routes of claims.
@@ -37,24 +40,36 @@ pub fn router() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ClaimsQuery {
+    /// 1 to 1000, 100 when absent.
     limit: Option<u32>,
+    /// Of the page before.
     page_token: Option<String>,
-    /// The name of a pool.
+    /// By `name`, `state`, `pool` and `node`: `pool=gpu AND node~"r1*"`.
+    filter: Option<String>,
+    /// `name`, `-name`, `created_at` or `-created_at`.
+    sort: Option<String>,
+    /// Parts of each item, as `status.node,spec.pool`; `id`, `name` and `self` are always there. All of it when absent.
+    fields: Option<String>,
+    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    count: Option<String>,
+    /// The name of a pool: short for `filter=pool=NAME`.
     pool: Option<String>,
 }
 
-/// Claims that hold a node, by name.
+/// Claims that hold a node, by name unless another sort is asked for. They are filtered by `name`, `state`, `pool` and `node`.
 #[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
     (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
+    (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_claims(State(app): State<App>, _: Actor, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
-    let pool = query.pool.as_deref();
-    let position = Position::of("claims", query.limit, query.page_token.as_deref(), pool.unwrap_or_default())?;
+    let only = query.pool.map(|pool| Term::equal("pool", pool)).into_iter().collect();
+    let ClaimsQuery { limit, page_token, filter, sort, fields, count, .. } = query;
+    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        db::claims::list_by_id(conn, ids).await?.into_iter().map(object).collect()
+    };
     let mut conn = app.pool.acquire().await?;
-    let mut rows = db::claims::list(&mut conn, pool, &position.after, position.rows()).await?;
-    let next_page_token = position.cut(&mut rows, |row| row.name.clone());
-    let items = rows.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
-    Answer::ok(&Page { items, next_page_token })
+    paging::page(&mut conn, &CLAIMS, &query, (only, &Vec::new()), load, |claim| (claim.id, claim.name.as_str())).await
 }
 
 /// One claim: by name while it holds a node, by id for ever.

@@ -9,19 +9,19 @@ use super::Declared;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::filter::{self, Count, Order};
+use crate::db::filter::{self, BY_NAME, Count, Order, Sort};
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
-use crate::http::paging::{ListQuery, Position};
+use crate::http::paging::{ListQuery, PARTS, Position};
 
 pub(super) async fn list<K: Declared>(
     State(app): State<App>,
     _: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    let (order, count) = (query.order()?, query.count()?);
+    let (Sort { order, .. }, count) = (query.sort(&BY_NAME)?, query.count()?);
     let filter = query.filter.as_deref().unwrap_or_default();
     let labels = filter::labels(&filter::parse(filter)?)?;
     let bound = format!("{order:?} {filter}");
@@ -42,7 +42,7 @@ pub(super) async fn list<K: Declared>(
         // There are few of any declared kind: an estimate is no cheaper.
         answer.body["count"] = db::objects::count(&mut conn, K::KIND, &labels).await?.into();
     }
-    query.cut(&mut answer.body)?;
+    query.cut(&mut answer.body, PARTS)?;
     Ok(answer)
 }
 

@@ -2,19 +2,21 @@
 
 use axum::extract::State;
 use muster_api::nodes::Why;
-use muster_api::object::Page;
 use muster_api::problem::Problem;
+use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::view;
 use crate::app::App;
 use crate::auth::Actor;
-use crate::db::filter::{self, Order};
+use crate::db::filter;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
-use crate::http::paging::{ListQuery, Position};
+use crate::http::paging::{self, ListQuery};
 
-/// A page of the nodes that the caller may read, by name.
+/// A page of the nodes that the caller may read, by name unless another sort is asked for.
 #[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(ListQuery), responses(
     (status = 200, description = "The page", body = ref("#/components/schemas/NodePage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
@@ -24,33 +26,14 @@ pub(super) async fn list_nodes(
     actor: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    let (order, count) = (query.order()?, query.count()?);
-    let text = query.filter.as_deref().unwrap_or_default();
-    let terms = filter::parse(text)?;
-    let bound = format!("{order:?} {text}");
-    let position = Position::of("nodes", query.limit, query.page_token.as_deref(), &bound)?;
-    let sight = actor.holding.sight("fleet.read");
-    let mut conn = app.pool.acquire().await?;
-    let after = Some(position.after.as_str()).filter(|after| !after.is_empty());
-    let mut ids = filter::list_node_ids(&mut conn, &terms, &sight, (order, after), position.rows()).await?;
-    let more = ids.len() > position.limit;
-    ids.truncate(position.limit);
-    let mut items = view::load(&mut conn, &ids, app.clock.now()).await?;
-    if order == Order::Down {
-        items.reverse();
-    }
-    let next_page_token = match more {
-        // The position is a name, and the row that only showed there is more was not loaded.
-        true => items.last().map(|node| position.token(node.name.as_str())),
-        false => None,
+    let now = app.clock.now();
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        let ids: Vec<NodeId> = ids.iter().copied().map(NodeId).collect();
+        view::load(conn, &ids, now).await
     };
-    items.truncate(position.limit);
-    let mut answer = Answer::ok(&Page { items, next_page_token })?;
-    if let Some(count) = filter::count_nodes(&mut conn, &terms, &sight, count).await? {
-        answer.body["count"] = count.into();
-    }
-    query.cut(&mut answer.body)?;
-    Ok(answer)
+    let mut conn = app.pool.acquire().await?;
+    let also = (Vec::new(), &actor.holding.sight("fleet.read"));
+    paging::page(&mut conn, &filter::NODES, &query, also, load, |node| (node.id, node.name.as_str())).await
 }
 
 /// One node, by name or id.

@@ -5,13 +5,14 @@ use askama_web::WebTemplate;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
+use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::State as NodeState;
 use serde::Deserialize;
 
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::filter::{self, Op, Order, Term};
+use crate::db::filter::{self, Op, Term};
 use crate::db::nodes::{AddressRow, NodeRow};
 use crate::error::Error;
 use crate::http::extract::Query;
@@ -76,7 +77,9 @@ pub(in crate::ui) async fn list_nodes(
     let mut conn = app.pool.acquire().await?;
     let terms = query.terms()?;
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut ids = filter::list_node_ids(&mut conn, &terms, &Vec::new(), (Order::Up, Some(&query.after)), rows).await?;
+    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
+    let ids = filter::list_ids(&mut conn, &filter::NODES, (&terms, &Vec::new()), from, rows).await?;
+    let mut ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
     let text = query.q.trim();
     if ids.is_empty()
         && !text.is_empty()
