@@ -17,7 +17,7 @@ pub struct MakePlan {
 }
 
 /// An object as it is to be; as `PUT`, what is absent becomes empty.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Desired {
     /// `site`, `rack`, `pool`, `node`, `claim`…
@@ -27,7 +27,15 @@ pub struct Desired {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    /// Needed unless it is to be `absent`.
+    #[serde(default)]
     pub spec: Value,
+    /// It is to be gone: a claim that is released, by name or id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
+    /// With `absent`: without the time in which the release can be undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erase_now: bool,
 }
 
 /// What all of them together would do.
@@ -44,14 +52,14 @@ pub struct Plan {
 pub struct PlannedObject {
     pub kind: String,
     pub name: String,
-    /// `create`, `change` or `none`.
+    /// `create`, `change`, `delete` or `none`.
     pub change: String,
     pub diff: Vec<Difference>,
     /// What it costs the nodes it reaches: `none`, `in_place`, `reboot`, `reinstall` or `wipe`.
     pub effect: String,
     /// Whether writing it begins that. Otherwise nodes keep what they have until each is installed again.
     pub begins: bool,
-    /// Names of the nodes it reaches, at most 100.
+    /// Names of the nodes it reaches, at most 10,000.
     pub nodes: Vec<String>,
     /// All of them.
     pub node_count: i64,
@@ -59,6 +67,18 @@ pub struct PlannedObject {
     pub gates: Vec<String>,
     /// Why it cannot be written; empty when it can.
     pub blockers: Vec<Fault>,
+    /// Of a release: how many more there may be within the hour before a second person must agree. Empty where there is no limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<ReleaseLimit>,
+}
+
+/// How many nodes may be released in an hour, before the release that is planned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReleaseLimit {
+    /// Whose: `token:ci`, or `pool gpu`.
+    pub of: String,
+    pub per_hour: u32,
+    pub left: u32,
 }
 
 /// One value that differs.

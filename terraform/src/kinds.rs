@@ -24,6 +24,8 @@ pub(crate) struct Kind {
 /// What of a resource cannot be changed in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fixed {
+    /// Another name is a rename.
+    Nothing,
     Name,
     NameAndSpec,
 }
@@ -65,6 +67,7 @@ pub(crate) const KINDS: [Kind; 15] = [
     declared("role_binding", "role_bindings", "RoleBinding"),
     declared("webhook", "webhooks", "Webhook"),
     Kind {
+        fixed: Fixed::Nothing,
         wait: Some(Wait { state: "/status/state", goal: NOTHING, stuck: STUCK }),
         patience: HOUR,
         ..declared("node", "nodes", "Node")
@@ -94,6 +97,11 @@ pub(crate) fn resource(type_name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.word == word)
 }
 
+/// The kind of claims.
+pub(crate) fn claim() -> &'static Kind {
+    KINDS.iter().find(|kind| kind.word == "claim").expect("claims are one of the kinds")
+}
+
 /// Every data source with its type.
 pub(crate) fn sources() -> Vec<(String, Source)> {
     let singular = KINDS.iter().map(|kind| (format!("muster_{}", kind.word), Source::One(kind)));
@@ -120,6 +128,11 @@ impl Kind {
     /// One of `labels`, `annotations`, `spec`, `status`.
     pub(crate) fn part(&self, name: &str) -> &'static Type {
         &self.shape().member(name).expect("every object has it").of
+    }
+
+    /// Whether its objects can be given another name.
+    pub(crate) fn renames(&self) -> bool {
+        self.fixed == Fixed::Nothing
     }
 
     /// Whether its objects can carry labels.

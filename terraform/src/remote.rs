@@ -137,6 +137,24 @@ impl Remote {
         self.client.put_value(&[kind.collection, id], draft, Precondition::Generation(generation)).await
     }
 
+    /// Gives exactly the generation that was planned with another name; the generation that it then has.
+    pub(crate) async fn rename(
+        &self,
+        kind: &Kind,
+        id: &str,
+        (generation, name): (i64, &str),
+    ) -> Result<i64, ClientError> {
+        let found = self.client.get_value(&[kind.collection, id], &[]).await?;
+        // Done by an apply that was killed, it is not done again.
+        if found["name"].as_str() != Some(name) {
+            if found["generation"].as_i64() != Some(generation) {
+                return Err(ClientError::Usage("It was changed in the meantime: plan again.".into()));
+            }
+            self.client.post_value(&[kind.collection, id, "actions", "rename"], &json!({ "name": name })).await?;
+        }
+        Ok(generation + 1)
+    }
+
     /// Removes exactly the generation that was planned with. A claim is then being released, which takes its time.
     pub(crate) async fn remove(&self, kind: &Kind, id: &str, generation: i64, erase: Erase) -> Result<(), ClientError> {
         match (kind.word, erase) {

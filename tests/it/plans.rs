@@ -148,3 +148,40 @@ async fn what_is_in_the_way_is_told_object_by_object() {
     let unknown = admin.post("/v1/plan", &json!({ "objects": [desired("tower", "a", &json!({ "spec": {} }))] })).await;
     assert_eq!(unknown.problem(), (422, "unprocessable", "/objects/0/kind"));
 }
+
+#[tokio::test]
+async fn a_release_is_planned_with_its_effect_its_limits_and_what_refuses_it() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    let mut pool = fleet::pool();
+    pool["spec"]["releases_per_hour"] = json!(2);
+    admin.put("/v1/pools/gpu", &pool).await.expect(200);
+    fleet::available(&server, &admin, 4).await;
+    for number in 1..=4 {
+        let claim = json!({ "name": format!("c{number}"), "spec": { "pool": "gpu", "node": format!("n{number}") } });
+        admin.post("/v1/claims", &claim).await.expect(201);
+    }
+    let gone = |number: u8| json!({ "kind": "claim", "name": format!("c{number}"), "absent": true });
+    let told = plan(&admin, &[gone(1), gone(2), gone(3)]).await;
+    assert_eq!(told["effect"], "wipe");
+    let [first, second, third] = told["objects"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    for (one, left, node) in [(first, 2, "n1"), (second, 1, "n2")] {
+        assert_eq!((&one["change"], &one["effect"], &one["begins"]), (&json!("delete"), &json!("wipe"), &json!(true)));
+        assert_eq!((&one["nodes"], &one["blockers"]), (&json!([node]), &json!([])), "{one}");
+        assert_eq!(one["limits"], json!([{ "of": "pool gpu", "per_hour": 2, "left": left }]));
+    }
+    assert_eq!((&third["change"], &third["blockers"][0]["code"]), (&json!("none"), &json!("second_person")), "{third}");
+    assert_eq!(admin.get("/v1/approvals").await.body["items"], json!([]), "nobody was asked");
+    let bound = admin.get("/v1/claims?filter=state%3Dbound&count=exact&fields=status.state").await.expect(200).body;
+    assert_eq!(bound["count"], 4, "nothing was released");
+
+    sqlx::query("UPDATE nodes SET protected = true WHERE name = 'n4'").execute(&server.app.pool).await.unwrap();
+    let told = plan(&admin, &[gone(4), gone(9)]).await;
+    assert_eq!(told["objects"][0]["blockers"][0]["code"], "protected");
+    assert_eq!((&told["objects"][1]["change"], &told["objects"][1]["blockers"]), (&json!("none"), &json!([])));
+    let viewer = server.caller(Role::Viewer).await;
+    assert_eq!(plan(&viewer, &[gone(1)]).await["objects"][0]["blockers"][0]["code"], "forbidden");
+    let node = json!({ "kind": "node", "name": "n1", "absent": true });
+    assert_eq!(plan(&admin, &[node]).await["objects"][0]["blockers"][0]["pointer"], "/absent");
+}

@@ -114,7 +114,7 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
             texts(&document.annotations).with_context(|| format!("the annotations of {}", document.name))?;
         let (kind, _) = kind::COLLECTIONS[*order];
         let (name, spec) = (document.name.clone(), document.spec.clone());
-        objects.push(Desired { kind: kind.into(), name, labels, annotations, spec });
+        objects.push(Desired { kind: kind.into(), name, labels, annotations, spec, ..Desired::default() });
     }
     Ok(session.client.plan(&MakePlan { objects }).await?)
 }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use jiff::SignedDuration;
 use muster_api::approvals::{Approval, ApprovalState};
 use muster_api::object::Page;
+use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
 use muster_core::ids::ObjectId;
@@ -138,20 +139,8 @@ pub(super) async fn needed(
     claim: &ClaimRow,
     pool: &PoolSpec,
 ) -> Result<Option<(Uuid, String)>, Error> {
-    if actor.releases_per_hour.is_none() && pool.releases_per_hour.is_none() {
-        return Ok(None);
-    }
+    let Some(because) = beyond(&limits(conn, app, actor, claim, pool).await?) else { return Ok(None) };
     let now = app.clock.now();
-    let count = db::approvals::count_released(conn, &actor.name, &actor.person, claim.id, now - HOUR).await?;
-    let beyond = |limit: Option<u32>, count: i64| limit.filter(|limit| count >= i64::from(*limit));
-    let because =
-        match (beyond(actor.releases_per_hour, count.by_person), beyond(pool.releases_per_hour, count.of_pool)) {
-            (Some(limit), _) => format!("{} may release {limit} nodes in an hour, and has.", actor.name),
-            (None, Some(limit)) => {
-                format!("{limit} nodes of the pool {} may be released in an hour, and were.", claim.pool)
-            }
-            (None, None) => return Ok(None),
-        };
     let request = NewApproval {
         claim: claim.id,
         because: &because,
@@ -164,6 +153,41 @@ pub(super) async fn needed(
     let summary = format!("the release of {} waits for a second person: {because}", claim.node_name);
     db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim)).await?;
     Ok(Some((id, because)))
+}
+
+/// How many nodes this one, and whoever else of the pool, may still release within the hour. From here until its transaction ends, the caller
+/// alone releases where there is a limit.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn limits(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    claim: &ClaimRow,
+    pool: &PoolSpec,
+) -> Result<Vec<ReleaseLimit>, Error> {
+    if actor.releases_per_hour.is_none() && pool.releases_per_hour.is_none() {
+        return Ok(Vec::new());
+    }
+    let since = app.clock.now() - HOUR;
+    let count = db::approvals::count_released(conn, &actor.name, &actor.person, claim.id, since).await?;
+    let limit = |of: String, per_hour: Option<u32>, count: i64| {
+        let left = |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        per_hour.map(|per_hour| ReleaseLimit { of, per_hour, left: left(per_hour) })
+    };
+    let person = limit(actor.name.clone(), actor.releases_per_hour, count.by_person);
+    let pool = limit(format!("pool {}", claim.pool), pool.releases_per_hour, count.of_pool);
+    Ok(person.into_iter().chain(pool).collect())
+}
+
+/// Why a release needs a second person, if it does.
+pub(super) fn beyond(limits: &[ReleaseLimit]) -> Option<String> {
+    let spent = limits.iter().find(|limit| limit.left == 0)?;
+    Some(match spent.of.strip_prefix("pool ") {
+        Some(pool) => format!("{} nodes of the pool {pool} may be released in an hour, and were.", spent.per_hour),
+        None => format!("{} may release {} nodes in an hour, and has.", spent.of, spent.per_hour),
+    })
 }
 
 /// The spec of a claim's pool.

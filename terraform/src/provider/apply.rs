@@ -169,11 +169,18 @@ async fn update(
     let (before, after) = (state::draft(kind, &prior, None), state::draft(kind, planned, None));
     let unfinished = get(&prior, "ready").as_bool() == Some(false);
     let doing = format!("The {} {name} was not changed", kind.word);
+    let mut generation = get(&prior, "generation").as_i64().unwrap_or_default();
+    if kind.renames() && name != text(planned, "name") {
+        // Planned with this generation, and one further on by being renamed.
+        match remote.rename(kind, id, (generation, text(planned, "name"))).await {
+            Ok(renamed) => generation = renamed,
+            Err(refused) => return (Some(prior), refusal(Some(kind), &doing, &refused)),
+        }
+    }
     let written = match before == after {
         true => remote.patiently(deadline, &[], || remote.find(kind, id)).await,
         false => {
             let draft = state::draft(kind, planned, Some(config));
-            let generation = get(&prior, "generation").as_i64().unwrap_or_default();
             let replaced = remote.patiently(deadline, &NOT_YET, || remote.replace(kind, id, generation, &draft)).await;
             replaced.map(Some)
         }

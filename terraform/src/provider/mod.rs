@@ -1,6 +1,7 @@
 //! The protocol's calls. Each one reads Terraform's values, asks the API, and answers with values and diagnostics.
 
 mod apply; // Making, changing and destroying
+mod effects; // What a plan does to machines
 mod plan; // What an apply will do
 mod read; // Refresh, import and data sources
 mod state; // An object as a resource's attributes, and back
@@ -30,11 +31,13 @@ const OLDEST_TERRAFORM: (u32, u32) = (1, 11);
 pub(crate) struct Provider {
     remote: Arc<OnceLock<Remote>>,
     stop: Arc<watch::Sender<bool>>,
+    /// What was planned so far: Terraform asks resource by resource, the server is told of what hangs together.
+    planned: Arc<effects::Planned>,
 }
 
 impl Default for Provider {
     fn default() -> Self {
-        Self { remote: Arc::default(), stop: Arc::new(watch::channel(false).0) }
+        Self { remote: Arc::default(), stop: Arc::new(watch::channel(false).0), planned: Arc::default() }
     }
 }
 

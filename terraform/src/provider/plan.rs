@@ -5,10 +5,10 @@ use serde_json::json;
 use tonic::Status;
 
 use super::Provider;
-use crate::diagnostics::{error, path, warning};
+use crate::diagnostics::{error, path};
 use crate::kinds::{Fixed, Kind};
 use crate::messages::{AttributePath, Diagnostic, Plan, PlanAnswer};
-use crate::value::{Attributes, decode, encode, get, has_unknown, same, text, unknown};
+use crate::value::{Attributes, decode, encode, get, has_unknown, same, unknown};
 
 /// The attributes that a person writes.
 const WRITTEN: [&str; 6] = ["name", "labels", "annotations", "spec", "secret_version", "erase_now"];
@@ -22,16 +22,16 @@ impl Provider {
         let (prior, proposed) = (decode(call.prior_state.as_ref())?, decode(call.proposed_new_state.as_ref())?);
         let config = decode(call.config.as_ref())?.unwrap_or_default();
         let Some(mut planned) = proposed else {
-            let diagnostics = prior.iter().flat_map(|prior| wipes(kind, prior)).collect();
+            let diagnostics = match &prior {
+                Some(prior) => self.planned.destroyed(self.remote()?, kind, prior).await,
+                None => Vec::new(),
+            };
             let (planned_private, planned_state) = (call.prior_private, encode(None));
             return Ok(PlanAnswer { planned_state, planned_private, diagnostics, ..PlanAnswer::default() });
         };
         let (mut diagnostics, mut requires_replace) = (Vec::new(), Vec::new());
         match &prior {
-            None => {
-                plan_creation(&mut planned);
-                diagnostics.extend(reinstalls(kind, &planned));
-            }
+            None => plan_creation(&mut planned),
             Some(prior) => {
                 requires_replace = plan_change(kind, prior, &mut planned);
                 if kind.word == "token" && requires_replace == [path("spec")] {
@@ -41,12 +41,15 @@ impl Provider {
                         ..error("Another token needs another name", detail)
                     });
                 }
-                if !requires_replace.is_empty() {
-                    // Terraform asks again for what takes its place, and shows nothing of that.
-                    diagnostics.extend(wipes(kind, prior).into_iter().chain(reinstalls(kind, &planned)));
-                }
             }
         }
+        let (remote, replaced) = (self.remote()?, !requires_replace.is_empty());
+        if let (Some(prior), true) = (&prior, replaced) {
+            // Terraform asks again for what takes its place, and shows nothing of that.
+            diagnostics.extend(self.planned.destroyed(remote, kind, prior).await);
+        }
+        let before = prior.as_ref().filter(|_| !replaced);
+        diagnostics.extend(self.planned.written(remote, kind, (before, &planned), &config).await);
         for name in NEVER_STORED {
             planned.entry(name.into()).and_modify(|value| *value = Value::Nil);
         }
@@ -82,6 +85,7 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
     let changed = WRITTEN.iter().any(|name| differs(name));
     let unfinished = get(prior, "ready").as_bool() == Some(false);
     let fixed: &[&str] = match kind.fixed {
+        Fixed::Nothing => &[],
         Fixed::Name => &["name"],
         Fixed::NameAndSpec => &["name", "spec"],
     };
@@ -92,43 +96,4 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
         }
     }
     replaced
-}
-
-/// What destroying this does to a machine.
-fn wipes(kind: &Kind, prior: &Attributes) -> Option<Diagnostic> {
-    if kind.word != "claim" {
-        return None;
-    }
-    let node = match get(prior, "status") {
-        Value::Map(members) => members.iter().find(|(name, _)| name.as_str() == Some("node")),
-        _ => None,
-    };
-    let node = node.and_then(|(_, node)| node.as_str()).unwrap_or("its node");
-    let when = match get(prior, "erase_now").as_bool() {
-        Some(true) => "at once, and for good",
-        _ => "when the pool's undo window is over",
-    };
-    let detail = format!(
-        "Destroying the claim {} drains {node}, takes it out of its cluster and wipes its disks {when}.",
-        text(prior, "name")
-    );
-    Some(warning("Effect: wipe", detail))
-}
-
-/// What creating this does to a machine.
-fn reinstalls(kind: &Kind, planned: &Attributes) -> Option<Diagnostic> {
-    if kind.word != "claim" {
-        return None;
-    }
-    let member = |name: &str| match get(planned, "spec") {
-        Value::Map(members) => members.iter().find(|(key, _)| key.as_str() == Some(name)).and_then(|(_, v)| v.as_str()),
-        _ => None,
-    };
-    let node = member("node").unwrap_or("an available node that fits");
-    let pool = member("pool").unwrap_or("a pool");
-    let detail = format!(
-        "The claim {} writes the image of {pool} onto the root disk of {node} and reboots it.",
-        text(planned, "name")
-    );
-    Some(warning("Effect: reinstall", detail))
 }

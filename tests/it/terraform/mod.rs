@@ -2,6 +2,7 @@
 
 mod claims; // Claims that wait, are late, and outlive what asked for them
 mod documented; // The guide and the example fleet
+mod effects; // What a plan says of machines, and what stops it
 mod kinds; // Every resource through its life
 
 use std::path::{Path, PathBuf};

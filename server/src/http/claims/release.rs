@@ -3,6 +3,7 @@
 use axum::extract::State;
 use jiff::SignedDuration;
 use muster_api::operations::Operation;
+use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
@@ -106,6 +107,34 @@ async fn begin(
         Ok(Ok((operation, writing::accepted(conn, operation).await?)))
     });
     written.await?
+}
+
+/// Releases inside the caller's transaction, which takes it back: how many more the limits allow, before this one. `None` where it is being
+/// released already.
+///
+/// # Errors
+/// What refuses the release, as [`delete_claim`] answers.
+pub(in crate::http) async fn plan(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    claim: &ClaimRow,
+    disks: Disks,
+) -> Result<Option<Vec<ReleaseLimit>>, Error> {
+    let (node, claim) = locked(conn, &claim.id.to_string()).await?;
+    match claim.state.as_str() {
+        _ if node.protected => Err(protected(&node)),
+        "bound" => {
+            let pool = approvals::pool_of(conn, claim.pool_id).await?;
+            let limits = approvals::limits(conn, app, actor, &claim, &pool).await?;
+            if let Some(because) = approvals::beyond(&limits) {
+                return Err(alone(&because));
+            }
+            release(conn, app, actor, (&node, &claim), &pool, disks).await?;
+            Ok(Some(limits))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Begins a release that a second person agreed to, for whoever asked.

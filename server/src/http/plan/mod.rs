@@ -116,6 +116,10 @@ async fn plan_kind(
     object: &Desired,
 ) -> Result<PlannedObject, Error> {
     match object.kind.as_str() {
+        ClaimSpec::KIND if object.absent => plan_release(app, conn, actor, object).await,
+        _ if object.absent => {
+            Err(Error::unprocessable("/absent", "not_planned", "Only a claim touches a machine as it goes."))
+        }
         SiteSpec::KIND => plan_declared::<SiteSpec>(app, conn, actor, object).await,
         RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,
         SubnetSpec::KIND => plan_declared::<SubnetSpec>(app, conn, actor, object).await,
@@ -237,6 +241,24 @@ async fn plan_claim(
     Ok(PlannedObject { effect, begins: true, nodes: vec![node], node_count: 1, gates, ..planned })
 }
 
+/// A release, begun and taken back: what it counts and what refuses it are the release's own.
+async fn plan_release(
+    app: &App,
+    conn: &mut PgConnection,
+    actor: &Actor,
+    object: &Desired,
+) -> Result<PlannedObject, Error> {
+    actor.need_somewhere("claim.release")?;
+    let nothing = planned(object, (true, false), Vec::new());
+    let Some(claim) = db::claims::find(conn, &object.name).await? else { return Ok(nothing) };
+    actor.need(conn, "claim.release", Named { kind: "claim", key: &claim.id.to_string() }).await?;
+    let disks = if object.erase_now { claims::release::Disks::ErasedNow } else { claims::release::Disks::Kept };
+    let Some(limits) = claims::release::plan(app, conn, actor, &claim, disks).await? else { return Ok(nothing) };
+    let effect = Effect::Wipe.to_string();
+    let nodes = vec![claim.node_name];
+    Ok(PlannedObject { change: "delete".into(), effect, begins: true, nodes, node_count: 1, limits, ..nothing })
+}
+
 fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {
     json!({ "labels": labels, "annotations": annotations, "spec": spec })
 }
@@ -262,6 +284,7 @@ fn planned(
         node_count: 0,
         gates: Vec::new(),
         blockers: Vec::new(),
+        limits: Vec::new(),
     }
 }
 
@@ -277,4 +300,16 @@ fn blocked(object: &Desired, error: &Error) -> PlannedObject {
         false => faults.iter().map(|one| fault(&one.pointer, one.code, one.detail.clone())).collect(),
     };
     PlannedObject { blockers, ..planned(object, (true, false), Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    /// What the plan knows is what can be declared: a kind that is added is added to `plan_kind`, too.
+    #[test]
+    fn every_kind_is_planned() {
+        let source = include_str!("mod.rs");
+        let arms = source.split("async fn plan_kind").nth(1).and_then(|rest| rest.split("\nasync fn").next());
+        let arms = arms.unwrap().matches("::KIND => ").count();
+        assert_eq!(arms, muster_api::kind::COLLECTIONS.len(), "each kind has its arm in plan_kind");
+    }
 }

@@ -14,7 +14,7 @@ use crate::db;
 use crate::error::Error;
 
 /// How many nodes are named.
-const NAMED: i64 = 100;
+const NAMED: i64 = 10_000;
 
 /// What a change costs whoever has the object.
 pub(super) struct Reach {

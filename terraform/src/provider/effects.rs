@@ -1,0 +1,267 @@
+//! What a plan does to machines, in the server's words: `POST /v1/plan`. Terraform plans one resource after the other; what one of them refers to
+//! and does not exist yet is planned with it, and releases are counted against the limits over the whole plan. Nothing is guessed here: what
+//! the server cannot be asked yet is said to be unknown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use muster_api::client::ClientError;
+use muster_api::plans::{Desired, MakePlan, PlannedObject};
+use muster_api::problem::Fault;
+use serde_json::json;
+
+use super::state;
+use crate::diagnostics::{error, path, warning};
+use crate::kinds::Kind;
+use crate::messages::Diagnostic;
+use crate::remote::Remote;
+use crate::value::{Attributes, get, has_unknown, text};
+
+/// Objects that one plan may hold, as the server has it.
+const MOST: usize = 1000;
+/// Names in one line of a warning; the text has all of them.
+const NAMED: usize = 5;
+/// Kinds of which a change reaches machines.
+const REACHING: [&str; 6] = ["credential", "image", "stack", "cluster", "pool", "node"];
+/// Refusals of a release that no apply waits out.
+const HELD: [&str; 3] = ["protected", "forbidden", "second_person"];
+
+/// What was planned so far by this configuration of the provider.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// What will be there, by kind and name.
+    wanted: BTreeMap<(String, String), Desired>,
+    /// Claims that are released, by the limit that they count against.
+    released: BTreeMap<String, BTreeSet<String>>,
+    /// Limits of which it was said that they are passed.
+    passed: BTreeSet<String>,
+}
+
+impl Planned {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing is left half done in it.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What making or changing this does to machines.
+    pub(super) async fn written(
+        &self,
+        remote: &Remote,
+        kind: &Kind,
+        (prior, planned): (Option<&Attributes>, &Attributes),
+        config: &Attributes,
+    ) -> Vec<Diagnostic> {
+        let parts = ["name", "labels", "annotations", "spec"];
+        if kind.word == "token" {
+            return Vec::new();
+        }
+        let claims = kind.word == "claim" && prior.is_none();
+        if parts.iter().any(|part| has_unknown(get(planned, part))) {
+            return claims.then(|| unknown_claim(planned)).into_iter().collect();
+        }
+        let Some(wanted) = desired(kind, planned, config) else { return Vec::new() };
+        let place = (wanted.kind.clone(), wanted.name.clone());
+        self.lock().wanted.insert(place, wanted.clone());
+        let renamed = prior.filter(|prior| get(prior, "name") != get(planned, "name"));
+        if let (Some(prior), true) = (renamed, kind.renames()) {
+            return rename(remote, prior, planned).await;
+        }
+        let changed = prior.is_some_and(|prior| parts.iter().any(|part| get(prior, part) != get(planned, part)));
+        let asks = claims || changed && REACHING.contains(&kind.word) || prior.is_none() && kind.word == "node";
+        if !asks {
+            return Vec::new();
+        }
+        match self.ask(remote, wanted).await {
+            Ok(told) => said(kind, planned, &told),
+            Err(refused) => vec![warning(
+                format!("Effect of {} {}: unknown", kind.word, text(planned, "name")),
+                refused.to_string(),
+            )],
+        }
+    }
+
+    /// Plans one object; with all that was planned before it where it refers to what is not there yet.
+    async fn ask(&self, remote: &Remote, wanted: Desired) -> Result<PlannedObject, ClientError> {
+        let told = plan(remote, &wanted, vec![wanted.clone()]).await?;
+        if !told.blockers.iter().any(|fault| fault.code == "not_found") {
+            return Ok(told);
+        }
+        let others: Vec<Desired> = {
+            let inner = self.lock();
+            // Nodes and claims are referred to by claims alone, which wait for them.
+            let refers = |one: &&Desired| !matches!(one.kind.as_str(), "node" | "claim");
+            inner.wanted.values().filter(refers).take(MOST - 1).cloned().collect()
+        };
+        let mut objects: Vec<Desired> =
+            others.into_iter().filter(|one| (&one.kind, &one.name) != (&wanted.kind, &wanted.name)).collect();
+        objects.push(wanted.clone());
+        plan(remote, &wanted, objects).await
+    }
+
+    /// What destroying this does to a machine, and whether the server would let it happen.
+    pub(super) async fn destroyed(&self, remote: &Remote, kind: &Kind, prior: &Attributes) -> Vec<Diagnostic> {
+        if kind.word != "claim" {
+            return Vec::new();
+        }
+        let (id, name) = (text(prior, "id").to_owned(), text(prior, "name"));
+        let erase_now = get(prior, "erase_now").as_bool() == Some(true);
+        let gone = Desired { kind: kind.word.into(), name: id.clone(), absent: true, erase_now, ..Desired::default() };
+        let told = match plan(remote, &gone, vec![gone.clone()]).await {
+            Ok(told) => told,
+            Err(refused) => return vec![warning(format!("Effect of releasing {name}: unknown"), refused.to_string())],
+        };
+        let mut diagnostics = Vec::new();
+        if let Some(held) = told.blockers.iter().find(|fault| HELD.contains(&fault.code.as_str())) {
+            diagnostics.extend(self.held(name, held));
+        }
+        diagnostics.extend(self.counted(&id, &told));
+        if told.change == "delete" {
+            let when = if erase_now { "at once, and for good" } else { "when the pool's undo window is over" };
+            let nodes = told.nodes.join(" ");
+            let detail = format!(
+                "Destroying the claim {name} drains {nodes}, takes it out of its cluster and wipes its disks {when}."
+            );
+            diagnostics.push(warning(format!("Effect: {} {nodes}", told.effect), detail));
+        }
+        diagnostics
+    }
+
+    /// What keeps one claim from being released. That the limit is used up is said once.
+    fn held(&self, name: &str, held: &Fault) -> Option<Diagnostic> {
+        if held.code != "second_person" {
+            return Some(error(
+                format!("The claim {name} cannot be released"),
+                format!("{}\n\n{}", held.detail, held.code),
+            ));
+        }
+        let first = self.lock().passed.insert(held.detail.clone());
+        first.then(|| error("This plan is beyond the limit of releases", format!("{} {}", held.detail, WHAT_TO_DO)))
+    }
+
+    /// Counts a release of this plan against its limits; an error for the first one beyond each of them.
+    fn counted(&self, id: &str, told: &PlannedObject) -> Vec<Diagnostic> {
+        let mut inner = self.lock();
+        let mut diagnostics = Vec::new();
+        for limit in &told.limits {
+            let released = inner.released.entry(limit.of.clone()).or_default();
+            released.insert(id.to_owned());
+            let beyond = released.len() > usize::try_from(limit.left).unwrap_or(usize::MAX);
+            if beyond && inner.passed.insert(limit.of.clone()) {
+                let told = format!(
+                    "{} may release {} nodes in an hour, of which {} are left; this plan releases more. {WHAT_TO_DO}",
+                    limit.of, limit.per_hour, limit.left,
+                );
+                diagnostics.push(error("This plan is beyond the limit of releases", told));
+            }
+        }
+        diagnostics
+    }
+}
+
+const WHAT_TO_DO: &str = "Nothing was released. If the nodes were dropped by mistake, put their claims back into the configuration. If not: \
+                          release fewer at once (-target), wait until the hour is over, or ask for a second person with `muster claim delete CLAIM` \
+                          for each; whoever agrees does so by `muster approval approve ID` or on the page of claims.";
+
+async fn plan(remote: &Remote, wanted: &Desired, objects: Vec<Desired>) -> Result<PlannedObject, ClientError> {
+    let plan = remote.client.plan(&MakePlan { objects }).await?;
+    let own = plan.objects.into_iter().find(|one| one.kind == wanted.kind && one.name == wanted.name);
+    own.ok_or_else(|| ClientError::Usage("the server's plan leaves the object out".into()))
+}
+
+fn desired(kind: &Kind, planned: &Attributes, config: &Attributes) -> Option<Desired> {
+    let mut draft = state::draft(kind, planned, Some(config));
+    draft["kind"] = kind.word.into();
+    draft["name"] = text(planned, "name").into();
+    serde_json::from_value(draft).ok()
+}
+
+/// A warning for what reboots, reinstalls or wipes, and one for what is in the way as things stand.
+fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnostic> {
+    let name = text(planned, "name");
+    let blockers: Vec<String> =
+        told.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail)).collect();
+    let blockers = blockers.join(" ");
+    if kind.word == "claim" {
+        return vec![claim(planned, told, blockers.trim())];
+    }
+    let mut diagnostics = Vec::new();
+    if !blockers.is_empty() {
+        let detail = format!("As things stand, the server would refuse it: {}", blockers.trim());
+        diagnostics.push(warning(format!("The {} {name} cannot be written yet", kind.word), detail));
+    }
+    if matches!(told.effect.as_str(), "reboot" | "reinstall" | "wipe") {
+        let when = match told.begins {
+            true => "at once",
+            false => "when each is installed again; until then they keep what they have",
+        };
+        let detail = format!(
+            "Writing the {} {name} means {} for {} of the fleet's nodes, {when}: {}.",
+            kind.word,
+            told.effect,
+            told.node_count,
+            told.nodes.join(" "),
+        );
+        // A node that is new is named by its resource: those warnings Terraform puts together.
+        let summary = match kind.word {
+            "node" => format!("Effect: {}", told.effect),
+            _ => format!("Effect: {} {}", told.effect, few(&told.nodes)),
+        };
+        diagnostics.push(warning(summary, detail));
+    }
+    diagnostics
+}
+
+fn few(nodes: &[String]) -> String {
+    match nodes.len() > NAMED {
+        true => format!("{} and {} more", nodes[..NAMED].join(" "), nodes.len() - NAMED),
+        false => nodes.join(" "),
+    }
+}
+
+fn claim(planned: &Attributes, told: &PlannedObject, blockers: &str) -> Diagnostic {
+    let name = text(planned, "name");
+    let spec = |pointer: &str| {
+        let spec = state::draft(crate::kinds::claim(), planned, None);
+        spec["spec"][pointer].as_str().map(str::to_owned)
+    };
+    let pool = spec("pool").unwrap_or_else(|| "a pool".into());
+    let (node, or) = match (spec("node"), told.nodes.first()) {
+        (Some(node), _) => (node, ""),
+        (None, Some(node)) => (node.clone(), ", or of another one that fits by then,"),
+        (None, None) => ("an available node that fits".into(), ""),
+    };
+    let mut detail =
+        format!("The claim {name} writes the image of {pool} onto the root disk of {node}{or} and reboots it.");
+    if !told.gates.is_empty() {
+        detail.push_str(&format!(" Then it must pass: {}.", told.gates.join(" ")));
+    }
+    if !blockers.is_empty() {
+        detail.push_str(&format!(" As things stand, the server would refuse it: {blockers}"));
+    }
+    warning(format!("Effect: reinstall {node}"), detail)
+}
+
+fn unknown_claim(planned: &Attributes) -> Diagnostic {
+    let detail =
+        "Which node that is, is only known when the apply comes to it: its root disk is written, and it is rebooted.";
+    warning(format!("Effect: reinstall, by the claim {}", text(planned, "name")), detail)
+}
+
+/// A node keeps its id, and everything known of it, under another name; unless it is claimed.
+async fn rename(remote: &Remote, prior: &Attributes, planned: &Attributes) -> Vec<Diagnostic> {
+    let (from, to) = (text(prior, "name"), text(planned, "name"));
+    let refuse = |detail: String| Diagnostic {
+        attribute: Some(path("name")),
+        ..error(format!("The node {from} cannot be renamed"), detail)
+    };
+    match remote.client.plan_node(text(prior, "id"), "rename", &json!({ "name": to })).await {
+        Ok(told) if told.blockers.is_empty() => Vec::new(),
+        Ok(told) => vec![refuse(told.blockers.join(" "))],
+        Err(refused) => vec![refuse(refused.to_string())],
+    }
+}
