@@ -80,3 +80,54 @@ async fn every_example_is_accepted() {
     admin.post("/v1/tokens", &example("/v1/tokens", "post")).await.expect(201);
     admin.post("/v1/sites/lab/agents", &example("/v1/sites/{site}/agents", "post")).await.expect(201);
 }
+
+#[tokio::test]
+async fn every_post_takes_an_idempotency_key_but_the_one_that_writes_nothing() {
+    let description = serde_json::to_value(muster_server::http::description()).unwrap();
+    let posts =
+        description["paths"].as_object().unwrap().iter().filter_map(|(path, item)| Some((path, item.get("post")?)));
+    let mut without = Vec::new();
+    let mut count = 0;
+    for (path, operation) in posts {
+        count += 1;
+        let takes = |one: &serde_json::Value| one["name"] == "Idempotency-Key" && one["in"] == "header";
+        if !operation["parameters"].as_array().is_some_and(|all| all.iter().any(takes)) {
+            without.push(path.as_str());
+        }
+    }
+    assert!(count > 10, "{count} routes");
+    assert_eq!(without, ["/v1/plan"]);
+}
+
+/// What is shown once is shown again to the same request, and is nowhere readable meanwhile.
+#[tokio::test]
+async fn a_secret_is_answered_again_under_its_key_and_stored_sealed() {
+    let server = crate::support::server::Server::start().await;
+    let admin = server.admin().await;
+    admin.put("/v1/sites/lab", &serde_json::json!({ "spec": {} })).await.expect(201);
+    let token = serde_json::json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 });
+    for (path, body, secret) in
+        [("/v1/tokens", token, "secret"), ("/v1/sites/lab/agents", serde_json::json!({ "name": "a1" }), "token")]
+    {
+        let keyed = admin.header("idempotency-key", secret);
+        let first = keyed.post(path, &body).await.expect(201);
+        let again = keyed.post(path, &body).await.expect(201);
+        assert_eq!((&first.body, again.header("idempotency-replayed")), (&again.body, "true"), "{path}");
+        assert_eq!(admin.post(path, &body).await.status, 409, "another request makes no second one");
+        let shown = first.body[secret].as_str().unwrap();
+        assert!(shown.len() > 60, "{shown}");
+        let stored: String = sqlx::query_scalar("SELECT string_agg(k::text, ' ') FROM idempotency_keys k")
+            .fetch_one(&server.app.pool)
+            .await
+            .unwrap();
+        assert!(stored.contains("$sealed") && !stored.contains(shown), "{stored}");
+        // Under another actor or key it does not open.
+        sqlx::query("UPDATE idempotency_keys SET key = 'moved-' || key WHERE key = $1")
+            .bind(secret)
+            .execute(&server.app.pool)
+            .await
+            .unwrap();
+        let moved = format!("moved-{secret}");
+        assert_eq!(admin.header("idempotency-key", &moved).post(path, &body).await.status, 500);
+    }
+}

@@ -14,7 +14,8 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Json, Path};
-use super::writing;
+use super::idempotency::IdempotencyKey;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::{Actor, tokens};
 use crate::db;
@@ -43,10 +44,11 @@ async fn list_agents(State(app): State<App>, _: Actor, Path(site): Path<String>)
     Answer::ok(&Page { items, next_page_token: None })
 }
 
-/// Enrols an agent for a site. Its token is in this answer and nowhere else, so an Idempotency-Key has no meaning here: the name keeps a
-/// second request from making a second agent. The token is good for a day and for one key, which gets a certificate for it. An agent of that name which has no
-/// certificate that counts gets another token.
-#[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")),
+/// Enrols an agent for a site. Its token is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then
+/// that is kept sealed. The token is good for a day and for one key, which gets a certificate for it. The name keeps another request from making a
+/// second agent; one of that name which has no certificate that counts gets another token.
+#[utoipa::path(post, path = "/v1/sites/{site}/agents", tag = "agents",
+    params(("site", description = "Name or id"), ("Idempotency-Key" = Option<String>, Header)),
     request_body = EnrolAgent, responses(
     (status = 201, description = "Enrolled", body = EnrolledAgent),
     (status = 409, description = "An agent of that name has a certificate", body = Problem, content_type = "application/problem+json"),
@@ -55,9 +57,10 @@ async fn enrol_agent(
     State(app): State<App>,
     actor: Actor,
     Path(site): Path<String>,
+    idempotency: IdempotencyKey,
     Json(request): Json<EnrolAgent>,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::once(&app, &actor, idempotency, &request, async |conn| {
         let site = find_site(conn, &site).await?;
         let now = app.clock.now();
         let minted = tokens::mint_agent(app.keys.authority.digest());
@@ -69,7 +72,7 @@ async fn enrol_agent(
         let agent = agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
         let authority = app.keys.authority.pem().to_owned();
         let enrolled = EnrolledAgent { agent, token: minted.secret, token_expires_at: times.1, authority };
-        Ok(Answer::ok(&enrolled)?.status(StatusCode::CREATED))
+        Ok(Effect::Secret(Answer::ok(&enrolled)?.status(StatusCode::CREATED)))
     })
     .await
 }

@@ -13,7 +13,8 @@ use utoipa_axum::routes;
 
 use super::answer::Answer;
 use super::extract::{Json, Path};
-use super::writing;
+use super::idempotency::IdempotencyKey;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::{Actor, tokens};
 use crate::db;
@@ -39,12 +40,18 @@ async fn list_tokens(State(app): State<App>, actor: Actor) -> Result<Answer, Err
     Answer::ok(&Page { items, next_page_token: None })
 }
 
-/// Makes a token. Its secret is in this answer and nowhere else; the name keeps a second request from making a second one.
-#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = CreateToken, responses(
+/// Makes a token. Its secret is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then that is kept
+/// sealed. The name keeps another request from making a second one.
+#[utoipa::path(post, path = "/v1/tokens", tag = "tokens", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateToken, responses(
     (status = 201, description = "Made", body = CreatedToken),
     (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn create_token(State(app): State<App>, actor: Actor, Json(request): Json<CreateToken>) -> Result<Answer, Error> {
+async fn create_token(
+    State(app): State<App>,
+    actor: Actor,
+    idempotency: IdempotencyKey,
+    Json(request): Json<CreateToken>,
+) -> Result<Answer, Error> {
     if !(60..=LONGEST_S).contains(&request.expires_in_s) {
         return Err(Error::unprocessable("/expires_in_s", "out_of_range", "From a minute to a year."));
     }
@@ -63,26 +70,27 @@ async fn create_token(State(app): State<App>, actor: Actor, Json(request): Json<
         expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
     };
     let limit = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
-    writing::write(&app, async |conn| {
+    writing::once(&app, &actor, idempotency, &request, async |conn| {
         db::tokens::insert(conn, &row).await?;
         db::tokens::set_owner(conn, row.id, &actor.person, &request.scope, limit).await?;
         let summary = format!("token {} made with the role {}", row.name, row.role);
         let event = actor.event(now, "token.created", None, summary);
-        db::events::insert(conn, event.with(json!({ "token": row.id }))).await
+        db::events::insert(conn, event.with(json!({ "token": row.id }))).await?;
+        let token = Token {
+            id: row.id.0,
+            name: row.name.clone(),
+            role: request.role,
+            scope: request.scope.clone(),
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+            last_used: None,
+            revoked_at: None,
+            releases_per_hour: Some(request.releases_per_hour),
+        };
+        let made = CreatedToken { token, secret: minted.secret.clone() };
+        Ok(Effect::Secret(Answer::ok(&made)?.status(StatusCode::CREATED)))
     })
-    .await?;
-    let token = Token {
-        id: row.id.0,
-        name: row.name,
-        role: request.role,
-        scope: request.scope.clone(),
-        created_at: row.created_at,
-        expires_at: row.expires_at,
-        last_used: None,
-        revoked_at: None,
-        releases_per_hour: Some(request.releases_per_hour),
-    };
-    Ok(Answer::ok(&CreatedToken { token, secret: minted.secret })?.status(StatusCode::CREATED))
+    .await
 }
 
 /// Ends a token at once.

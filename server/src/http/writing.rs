@@ -24,6 +24,8 @@ pub enum Effect {
     Told(Answer),
     /// It is done.
     Done(Answer),
+    /// It is done, and the answer holds a secret.
+    Secret(Answer),
     /// It has begun.
     Begun(OperationId),
 }
@@ -70,13 +72,17 @@ pub async fn once(
     // Only told: no answer under the key yet, and none that was given before.
     let key = if dry_run::asked() { IdempotencyKey::none() } else { key };
     write(app, async |conn| {
-        let once = match key.begin(conn, actor, body).await? {
+        let once = match key.begin(app, conn, actor, body).await? {
             Begun::Replay(answer) => return Ok(*answer),
             Begun::First(once) => once,
         };
         let answer = match effect(conn).await? {
             Effect::Told(answer) => return Ok(answer),
             Effect::Done(answer) => answer,
+            Effect::Secret(answer) => {
+                once.store_sealed(app, conn, &answer).await?;
+                return Ok(answer);
+            }
             Effect::Begun(operation) => accepted(conn, operation).await?,
         };
         once.store(conn, &answer, app.clock.now()).await?;
