@@ -48,9 +48,10 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 46] = [
+pub const VERBS: [(&str, &str); 47] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
+    ("node.unprotect", "o"),
     ("node.accept", "ou"),
     ("node.reject", "o"),
     ("node.adopt", "o"),

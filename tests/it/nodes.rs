@@ -1,5 +1,6 @@
 //! Nodes: registration, addresses, actions, filters.
 
+use muster_api::tokens::Role;
 use serde_json::{Value, json};
 
 use crate::support::fleet;
@@ -63,6 +64,25 @@ async fn actions_are_refused_with_the_states_that_allow_them() {
         .unwrap();
     assert_eq!(admin.post("/v1/nodes/n2/actions/inspect", &json!({})).await.problem(), (409, "protected", ""));
     assert_eq!(admin.expecting(1).delete("/v1/nodes/n2").await.problem(), (409, "protected", ""));
+}
+
+#[tokio::test]
+async fn what_protects_a_node_is_taken_away_only_by_who_may() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    let mut held = fleet::node(1);
+    held["spec"]["protected"] = json!(true);
+    admin.put("/v1/nodes/n1", &held).await.expect(201);
+    // It may write nodes, and what it is made to write by mistake is stopped here.
+    let automation = server.caller(Role::Automation).await;
+    held["labels"] = json!({ "row": "b" });
+    automation.put("/v1/nodes/n1", &held).await.expect(200);
+    let refused = automation.put("/v1/nodes/n1", &fleet::node(1)).await;
+    assert_eq!(refused.problem(), (403, "forbidden", ""));
+    assert!(refused.text.contains("node.unprotect"), "{}", refused.text);
+    assert_eq!(admin.get("/v1/nodes/n1").await.body["spec"]["protected"], true);
+    server.caller(Role::Operator).await.put("/v1/nodes/n1", &fleet::node(1)).await.expect(200);
 }
 
 #[tokio::test]

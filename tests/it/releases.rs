@@ -203,3 +203,26 @@ async fn releases_at_once_do_not_slip_past_the_limit_and_undone_ones_do_not_coun
     let left = statuses.iter().position(|status| *status == 409).unwrap();
     delete(&admin, u8::try_from(left + 1).unwrap()).await.expect(202);
 }
+
+#[tokio::test]
+async fn who_may_not_agree_to_a_release_may_not_loosen_the_pools_limits_either() {
+    let (server, _) = claimed(1, json!({ "releases_per_hour": 3, "undo_window_s": 600 })).await;
+    let automation = server.caller(Role::Automation).await;
+    let pool = |limit: Value, window: u32| {
+        let mut body = fleet::pool();
+        body["spec"]["releases_per_hour"] = limit;
+        body["spec"]["undo_window_s"] = json!(window);
+        body
+    };
+    automation.put("/v1/pools/gpu", &pool(json!(2), 900)).await.expect(200);
+    for (limit, window) in [(json!(3), 900), (Value::Null, 900), (json!(2), 899)] {
+        let mut body = pool(limit, window);
+        if body["spec"]["releases_per_hour"].is_null() {
+            body["spec"].as_object_mut().unwrap().remove("releases_per_hour");
+        }
+        let refused = automation.put("/v1/pools/gpu", &body).await;
+        assert_eq!(refused.problem().1, "forbidden", "{body}");
+        assert!(refused.text.contains("approval.decide"), "{}", refused.text);
+    }
+    server.caller(Role::Operator).await.put("/v1/pools/gpu", &pool(json!(9), 60)).await.expect(200);
+}

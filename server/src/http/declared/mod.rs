@@ -59,6 +59,11 @@ pub trait Declared: Kind {
         Ok(())
     }
 
+    /// The verb that becoming this one needs beside that of writing: where a limit on mistakes is loosened.
+    fn loosened(&self, _new: &Self) -> Option<&'static str> {
+        None
+    }
+
     /// The part of the spec that is stored sealed and never answered: the member `secret`.
     fn secret(&self) -> Option<&Secret> {
         None

@@ -110,7 +110,11 @@ pub(in crate::http) async fn write<K: Declared>(
             if same(&row, &content) && same_secret(app, conn, &row, secret).await? {
                 return answer::<K>(app, conn, row).await;
             }
-            document::typed::<K>(&row.spec)?.allow_change(&draft.spec)?;
+            let before = document::typed::<K>(&row.spec)?;
+            before.allow_change(&draft.spec)?;
+            if let Some(verb) = before.loosened(&draft.spec) {
+                actor.need(conn, verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+            }
             let row = db::objects::set_content(conn, row.id, &content, app.clock.now()).await?;
             (row, ("object.changed", "changed"), StatusCode::OK)
         }

@@ -25,6 +25,13 @@ impl Declared for PoolSpec {
         long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect()
     }
 
+    /// Whoever may let a release pass may let more of them pass, or shorten the time in which they can be undone.
+    fn loosened(&self, new: &Self) -> Option<&'static str> {
+        let most = |limit: Option<u32>| limit.unwrap_or(u32::MAX);
+        let more = most(new.releases_per_hour) > most(self.releases_per_hour);
+        (more || new.undo_window_s < self.undo_window_s).then_some("approval.decide")
+    }
+
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
         let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(Vec::new()) };
         let mut faults = Vec::new();

@@ -147,6 +147,10 @@ pub(in crate::http) async fn write(
     let (name, status) = match &current {
         Some(node) => {
             allow_change(node, &content)?;
+            if node.protected && !content.protected {
+                // Whoever may write nodes by the hundred cannot lift by mistake what keeps one from them.
+                actor.need(conn, "node.unprotect", Named { kind: "node", key: &id.to_string() }).await?;
+            }
             db::nodes::set_content(conn, id, &content, now).await?;
             (node.name.clone(), StatusCode::OK)
         }
