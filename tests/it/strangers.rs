@@ -12,8 +12,9 @@ use crate::support::fleet;
 use crate::support::postgres;
 use crate::support::server::{Caller, Server};
 
-/// For each caller. A busy machine takes several times as long as an idle one.
-const LONGEST: Duration = Duration::from_secs(420);
+/// For each caller. What it sends is bounded by the number of examples; this only ends what hangs: a machine that does much else takes ten times as long
+/// as an idle one. The test runner's own limit, in `.config/nextest.toml`, is beyond it.
+const LONGEST: Duration = Duration::from_secs(1500);
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,\
                       response_schema_conformance,unsupported_method,allow_header_conformance";
 
@@ -57,10 +58,14 @@ async fn an_admin_gets_what_is_documented() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "minutes of another program's work: make strangers"]
-async fn a_viewer_and_nobody_get_what_is_documented() {
+async fn a_viewer_gets_what_is_documented() {
     let (server, _) = server().await;
-    let url = server.listen().await;
-    for caller in [server.caller(Role::Viewer).await, server.nobody()] {
-        judge(&url, &caller, "examples,fuzzing").await;
-    }
+    judge(&server.listen().await, &server.caller(Role::Viewer).await, "examples,fuzzing").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes of another program's work: make strangers"]
+async fn nobody_gets_what_is_documented() {
+    let (server, _) = server().await;
+    judge(&server.listen().await, &server.nobody(), "examples,fuzzing").await;
 }
