@@ -10,7 +10,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, StatusCode};
-use muster_core::values::Secret;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -117,9 +116,9 @@ async fn wrong_content_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_final() {
+async fn a_refusal_is_final() {
     let mut bench = bench(CONTENT, 0).await;
-    bench.source.token = Secret::new("stale");
+    bench.source.client = reqwest::Client::builder().no_proxy().build().unwrap();
     let error = bench.cache.ensure(Digest::of(CONTENT), &bench.source, |_| ()).await.unwrap_err();
     assert!(matches!(error, FetchError::Refused { status: StatusCode::UNAUTHORIZED, .. }), "{error}");
     assert_eq!(bench.server.asked.load(Ordering::SeqCst), 1);

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(keep.read().unwrap().unwrap().key.reveal(), "private");
         assert!(!format!("{kept:?}").contains("private"));
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(keep.read().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 }
