@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command, FromArgMatches as _, Parser, Subcommand};
 
-use crate::client::Common;
 use crate::client::exit::{self, Exit};
+use crate::client::session::Common;
 
 #[derive(Parser)]
 #[command(name = "muster", version, about = "A node joins the cluster only after it has passed muster.")]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use muster_api::operations::Operation;
 
-use super::Session;
 use super::progress::{self, parse_duration};
+use super::session::Session;
 
 /// Whether to wait.
 #[derive(Args, Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 use clap::Subcommand;
 use muster_core::values::Name;
 
+use super::asking;
 use super::output::{Column, Form};
-use super::{Session, asking};
+use super::session::Session;
 
 const COLUMNS: &[Column] = &[
     Column::new("NAME", "/name", Form::Text),

@@ -12,7 +12,8 @@ use muster_api::plans::{Desired, MakePlan, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Session, plans};
+use super::plans;
+use super::session::Session;
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 << 20;

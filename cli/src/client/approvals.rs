@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use uuid::Uuid;
 
-use super::Session;
+use super::session::Session;
 
 /// What a second person can do.
 #[derive(Debug, Subcommand)]

@@ -4,8 +4,8 @@ use clap::Subcommand;
 use muster_api::cautions::{CautionStatus, ConfirmCaution};
 use uuid::Uuid;
 
-use super::Session;
 use super::output::age;
+use super::session::Session;
 
 /// What can be done about caution mode.
 #[derive(Debug, Subcommand)]

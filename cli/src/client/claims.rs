@@ -8,7 +8,8 @@ use muster_core::values::Name;
 
 use super::acting::{Waiting, tell};
 use super::kinds::columns;
-use super::{Session, asking, progress};
+use super::session::Session;
+use super::{asking, progress};
 
 /// What can be done with claims.
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_core::consoles::Plain;
 
-use super::Session;
+use super::session::Session;
 
 const LOOK: Duration = Duration::from_secs(1);
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::Session;
 use super::output::clean;
+use super::session::Session;
 
 /// Pause before a server that is away is asked again.
 const AWAY: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
 //! Exit codes, for scripts. A code is never given another meaning.
 
+use std::fmt;
+
 use clap::Command;
 use muster_api::client::ClientError;
 
 use crate::programs::audit::NotWhole;
-use crate::programs::doctor::Unsound;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,18 @@ pub(crate) fn command() -> Command {
         .about("What this program's exit codes mean")
         .long_about(format!("What this program's exit codes mean:\n\n{}", table()))
 }
+
+/// Something is wrong with this host. What it is was printed before.
+#[derive(Debug)]
+pub(crate) struct Unsound(pub(crate) usize);
+
+impl fmt::Display for Unsound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} things are wrong with this host", self.0)
+    }
+}
+
+impl std::error::Error for Unsound {}
 
 #[cfg(test)]
 mod tests {

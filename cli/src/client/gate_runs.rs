@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use muster_api::gate_runs::GateRun;
 
-use super::Session;
 use super::output::duration;
+use super::session::Session;
 
 /// What can be asked of gate runs.
 #[derive(Debug, Subcommand)]

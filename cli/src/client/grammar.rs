@@ -1,12 +1,12 @@
 //! The grammar: `muster <noun> <verb>`. Nouns that are kinds share their verbs ([`super::kinds`]); what a noun has for itself is added here.
 
-use clap::builder::Resettable;
 use clap::{Args as _, Command, Subcommand as _};
 
 use super::connection::PRECEDENCE;
+use super::session::Common;
 use super::{
-    Common, agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations,
-    parts, tokens, uploads, webhooks,
+    agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations, parts,
+    tokens, uploads, webhooks,
 };
 use crate::stack;
 
@@ -34,24 +34,14 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("This host", &["doctor", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"]),
 ];
 
-/// A command with a derived part's arguments or verbs, and its own words: deriving would put in those of the part.
-pub(super) fn with(command: Command, part: fn(Command) -> Command) -> Command {
-    let about = command.get_about().cloned();
-    let command = part(command).long_about(Resettable::Reset);
-    match about {
-        Some(about) => command.about(about),
-        None => command.about(Resettable::Reset),
-    }
-}
-
 /// Adds everything that is a client of the API to the program's command.
 pub(crate) fn add(command: Command) -> Command {
-    let command = with(command, Common::augment_args);
+    let command = kinds::with(command, Common::augment_args);
     let command = kinds::nouns().into_iter().fold(command, |command, noun| command.subcommand(own(noun.command())));
     let noun = |word: &'static str, about: &'static str, verbs: fn(Command) -> Command| {
-        with(Command::new(word).about(about).subcommand_required(true), verbs)
+        kinds::with(Command::new(word).about(about).subcommand_required(true), verbs)
     };
-    let alone = |word: &'static str, about: &'static str, part| with(Command::new(word).about(about), part);
+    let alone = |word: &'static str, about: &'static str, part| kinds::with(Command::new(word).about(about), part);
     let gate_runs = "Gate runs: what was measured on a node";
     let components = "Parts by serial: where they are and where they were";
     let cautious = "Caution mode: the database is older than what others remember";
@@ -86,14 +76,14 @@ fn own(command: Command) -> Command {
         "stack" => stack::StackVerb::augment_subcommands,
         _ => return command,
     };
-    with(command, verbs)
+    kinds::with(command, verbs)
 }
 
 /// Gives the agents' noun its verbs, beside the program that runs one. That program has a --server of its own, so that the one for all is
 /// handed down by hand.
 pub(crate) fn agent(command: Command) -> Command {
     let verbs = agents::AgentVerb::augment_subcommands(Command::new("agent"));
-    let verbs = verbs.get_subcommands().cloned().map(|verb| with(verb, Common::augment_args));
+    let verbs = verbs.get_subcommands().cloned().map(|verb| kinds::with(verb, Common::augment_args));
     command.subcommands(verbs).args_conflicts_with_subcommands(true).subcommand_negates_reqs(true)
 }
 

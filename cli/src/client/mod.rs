@@ -22,32 +22,15 @@ mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
 mod plans; // What a set of documents would do, shown and agreed to
 mod progress; // Waiting for operations, visibly
+pub(crate) mod session; // What every verb takes, and works with
 mod tokens; // muster token
 mod uploads; // muster blob
 mod webhooks; // muster webhook
 
-use clap::{ArgMatches, Args, FromArgMatches as _};
-use muster_api::client::Client;
+use clap::{ArgMatches, FromArgMatches as _};
 use muster_core::clock::Clock;
 
-use self::connection::Connection;
-use self::output::Output;
-
-/// What every client verb takes.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Common {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-/// What a verb works with.
-pub(crate) struct Session {
-    pub(crate) client: Client,
-    pub(crate) output: Output,
-    pub(crate) clock: Clock,
-}
+use self::session::{Common, Session};
 
 /// Runs what the command line says; `None` when it names no verb of a client.
 ///

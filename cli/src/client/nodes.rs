@@ -14,7 +14,8 @@ use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::progress::parse_duration;
-use super::{Session, asking, consoles, events, gate_runs};
+use super::session::Session;
+use super::{asking, consoles, events, gate_runs};
 
 /// What can be asked of nodes.
 #[derive(Debug, Subcommand)]

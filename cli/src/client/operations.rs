@@ -6,9 +6,9 @@ use clap::Subcommand;
 use muster_api::operations::Operation;
 use uuid::Uuid;
 
-use super::Session;
 use super::output::{clean, duration};
 use super::progress::{self, parse_duration, sentence};
+use super::session::Session;
 
 /// What can be done with operations.
 #[derive(Debug, Subcommand)]

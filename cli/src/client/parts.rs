@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use muster_api::nodes::{ReplaceParts, ReplacedPart};
 
-use super::Session;
 use super::acting::{OneArgs, begun};
 use super::output::{Column, Form};
+use super::session::Session;
 
 /// Which parts were replaced.
 #[derive(Args, Debug)]

@@ -3,8 +3,8 @@
 use clap::Args;
 use muster_api::nodes::{AdoptNode, MoveNode, NodePlan, RenameNode};
 
-use super::Session;
 use super::acting::{OneArgs, begun};
+use super::session::Session;
 
 /// Another name.
 #[derive(Args, Debug)]

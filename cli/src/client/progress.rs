@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::Session;
 use super::exit::{Ended, Exit};
 use super::output::clean;
+use super::session::Session;
 
 const LOOK: Duration = Duration::from_secs(1);
 /// How many operations are followed at once.

@@ -8,8 +8,9 @@ use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role};
 use muster_core::values::Name;
 use uuid::Uuid;
 
+use super::asking;
 use super::progress::parse_duration;
-use super::{Session, asking};
+use super::session::Session;
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]

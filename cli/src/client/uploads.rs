@@ -8,7 +8,7 @@ use muster_api::client::ClientError;
 use muster_core::values::Digest;
 use sha2::{Digest as _, Sha256};
 
-use super::Session;
+use super::session::Session;
 
 /// What can be done with blobs.
 #[derive(Debug, Subcommand)]

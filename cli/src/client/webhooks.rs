@@ -14,8 +14,9 @@ use muster_core::values::{Name, Secret};
 use serde_json::json;
 use uuid::Uuid;
 
+use super::kinds;
 use super::output::{Column, Form};
-use super::{Session, kinds};
+use super::session::Session;
 
 /// How often the log is asked how a delivery went, and for how long: longer than one attempt.
 const LOOK: Duration = Duration::from_secs(1);

@@ -4,12 +4,12 @@ mod read; // list, get, describe
 mod table; // The kinds: verbs, parameters, columns
 mod write; // create, set, delete
 
+use clap::builder::Resettable;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use muster_api::kind;
 
-use super::Session;
-use super::grammar::with;
 use super::output::{Column, Form};
+use super::session::Session;
 
 /// A kind as the command line knows it.
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +167,16 @@ impl Noun {
             false => None,
         };
         read::list(session, self, args, parameters).await
+    }
+}
+
+/// A command with a derived part's arguments or verbs, and its own words: deriving would put in those of the part.
+pub(crate) fn with(command: Command, part: fn(Command) -> Command) -> Command {
+    let about = command.get_about().cloned();
+    let command = part(command).long_about(Resettable::Reset);
+    match about {
+        Some(about) => command.about(about),
+        None => command.about(Resettable::Reset),
     }
 }
 

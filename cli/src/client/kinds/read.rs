@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Noun;
-use crate::client::Session;
 use crate::client::output::{Column, Form, age, text};
+use crate::client::session::Session;
 
 /// The largest page the server gives.
 const PAGE: u32 = 1000;

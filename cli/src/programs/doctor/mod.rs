@@ -17,7 +17,6 @@ mod server; // The server answers, and knows the token
 mod sockets; // Who has a port
 mod tools; // Programs that the agent runs
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -31,8 +30,9 @@ use sqlx::PgPool;
 use tokio::sync::OnceCell;
 
 use super::agent::Loaders;
-use crate::client::Common;
+use crate::client::exit::Unsound;
 use crate::client::output::{Column, Form};
+use crate::client::session::Common;
 
 /// How long one check may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -148,18 +148,6 @@ impl Host {
         }
     }
 }
-
-/// Something is wrong with this host. What it is was printed before.
-#[derive(Debug)]
-pub(crate) struct Unsound(usize);
-
-impl fmt::Display for Unsound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} things are wrong with this host", self.0)
-    }
-}
-
-impl std::error::Error for Unsound {}
 
 type Checking<'a> = Pin<Box<dyn Future<Output = Vec<Found>> + Send + 'a>>;
 type Check = (&'static str, Option<Part>, for<'a> fn(&'a Host) -> Checking<'a>);
