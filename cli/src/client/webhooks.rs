@@ -32,7 +32,7 @@ const DELIVERIES: &[Column] = &[
     Column::new("STATE", "/state", Form::State),
     Column::new("ATTEMPT", "/attempt", Form::Text),
     Column::new("STATUS", "/status", Form::Text),
-    Column::new("TOOK", "/duration_ms", Form::Milliseconds),
+    Column::new("MS", "/duration_ms", Form::Text),
     Column::new("ERROR", "/error", Form::Text),
 ];
 

@@ -226,7 +226,7 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("STATE", "/status/state", Form::State),
             Column::new("FAILING", "/status/failing_since", Form::Age),
             Column::new("UP TO", "/status/delivered_seq", Form::Text),
-            Column::new("TOPICS", "/spec/topics", Form::Text),
+            Column::new("TOPICS", "/spec/topics", Form::By(topics)),
             Column::new("URL", "/spec/url", Form::Text),
             Column::wide("BECAUSE", "/status/because", Form::Text),
             ID,
@@ -261,6 +261,11 @@ const OPERATIONS: &[Column] = &[
     Column::wide("ACTOR", "/actor", Form::Text),
     Column::wide("DEADLINE", "/deadline", Form::Time),
 ];
+
+fn topics(webhook: &Value, _: Timestamp) -> String {
+    let topics = webhook["spec"]["topics"].as_array().into_iter().flatten();
+    topics.filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+}
 
 fn token_state(token: &Value, now: Timestamp) -> String {
     let over = token["expires_at"].as_str().and_then(|at| at.parse::<Timestamp>().ok()).is_none_or(|at| at <= now);
