@@ -3,13 +3,17 @@
 mod error; // What can go wrong
 mod evidence; // Event log, sensors, power drawn
 mod ipmi; // By ipmitool
+mod open; // Handles on BMCs
 mod pace; // What is remembered per BMC
 mod redfish; // By HTTPS
 mod system; // Power and boot order
+mod view; // What is shown, and what can be told
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use error::BmcError;
 pub use evidence::{EventEntry, Sensor};
-pub use pace::{Bmcs, Limits, Target};
-pub use system::{Bmc, BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
+pub use open::{Bmcs, Target};
+pub use pace::Limits;
+pub use system::Bmc;
+pub use view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};

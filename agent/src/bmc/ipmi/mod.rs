@@ -17,7 +17,7 @@ use self::tool::{Tool, Words};
 use super::error::{BmcError, shortened};
 use super::evidence::{EventEntry, Sensor};
 use super::pace::{Limits, Slot};
-use super::system::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
+use super::view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
 
 /// One BMC.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::{Redfish, link};
 use crate::bmc::error::{BmcError, shortened};
-use crate::bmc::system::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
+use crate::bmc::view::{BmcView, BootOnce, BootOverride, OverrideEnabled, PowerState, Reset};
 
 /// The act's `ResetType`. The BMC answers at once and the power changes seconds later.
 fn word(act: Reset) -> &'static str {

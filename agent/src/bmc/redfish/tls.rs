@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_core::values::Digest;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{ALL_VERSIONS, ClientConfig, Error};
+
+use crate::pinned::{self, Judge, Shown};
 
 /// The certificate a client goes by: pinned beforehand, or the first one it was shown.
 #[derive(Debug, Default)]
@@ -52,57 +51,15 @@ impl Pin {
 
 /// A TLS configuration that trusts what `pin` admits and nothing else.
 pub(super) fn client_config(pin: Arc<Pin>) -> ClientConfig {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = Arc::new(Verifier { pin, provider: Arc::clone(&provider) });
-    ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports TLS 1.2 and 1.3")
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth()
+    let builder = pinned::client(pin, ALL_VERSIONS).expect("the provider supports TLS 1.2 and 1.3");
+    builder.with_no_client_auth()
 }
 
-#[derive(Debug)]
-struct Verifier {
-    pin: Arc<Pin>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.pin.admit(Digest::of(end_entity)) {
-            true => Ok(ServerCertVerified::assertion()),
+impl Judge for Pin {
+    fn judge(&self, shown: &Shown<'_>) -> Result<(), Error> {
+        match self.admit(Digest::of(shown.own)) {
+            true => Ok(()),
             false => Err(Error::General("not the pinned certificate".into())),
         }
-    }
-
-    // The signatures are what proves that the peer holds the certificate's key; they are checked in full.
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

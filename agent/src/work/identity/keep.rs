@@ -19,6 +19,33 @@ pub struct Kept {
     pub key: Secret,
     /// None until the server answered the enrolment.
     pub issued: Option<Issued>,
+    /// What was good before this enrolment began, until it is answered.
+    #[serde(default)]
+    pub before: Option<Box<Kept>>,
+}
+
+impl Kept {
+    /// What has a certificate: this, or what was before it.
+    pub fn enrolled(self) -> Option<Self> {
+        match self.issued {
+            Some(_) => Some(self),
+            None => self.before.map(|before| *before),
+        }
+    }
+
+    /// What a token was used for.
+    ///
+    /// # Errors
+    /// For nothing yet: what has a certificate meanwhile.
+    pub fn of(self, token: Digest) -> Result<Self, Option<Box<Self>>> {
+        if self.token == token {
+            return Ok(self);
+        }
+        match self.enrolled() {
+            Some(enrolled) if enrolled.token == token => Ok(enrolled),
+            enrolled => Err(enrolled.map(Box::new)),
+        }
+    }
 }
 
 /// The file.
@@ -81,7 +108,7 @@ mod tests {
         let keep = Keep::at(dir.path()).unwrap();
         assert!(keep.read().unwrap().is_none());
         let of = |text: &str| Digest::of(text.as_bytes());
-        let kept = Kept { token: of("t"), authority: of("a"), key: Secret::new("private"), issued: None };
+        let kept = Kept { token: of("t"), authority: of("a"), key: Secret::new("private"), issued: None, before: None };
         std::fs::write(dir.path().join("identity.new"), "left by a process that was killed").unwrap();
         keep.write(&kept).unwrap();
         let path = dir.path().join("identity.json");
@@ -90,5 +117,30 @@ mod tests {
         assert!(!format!("{kept:?}").contains("private"));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(keep.read().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_token_that_leads_nowhere_costs_no_certificate() {
+        let of = |text: &str| Digest::of(text.as_bytes());
+        let (from, to) = ("2026-01-01T00:00:00Z".parse().unwrap(), "2026-01-08T00:00:00Z".parse().unwrap());
+        let issued = Issued {
+            agent: muster_core::ids::AgentId::new(),
+            site: "s".into(),
+            certificate: "c".into(),
+            authority: "a".into(),
+            not_before: from,
+            not_after: to,
+        };
+        let good =
+            Kept { token: of("1"), authority: of("a"), key: Secret::new("k"), issued: Some(issued), before: None };
+        let before = good.clone().of(of("2")).unwrap_err();
+        assert_eq!(before.as_ref().unwrap().token, of("1"));
+        let begun = Kept { token: of("2"), issued: None, before, ..good.clone() };
+        // Asked again with the same key; back with the earlier token, or with none; a third token forgets the second.
+        assert_eq!(begun.clone().of(of("2")).unwrap().token, of("2"));
+        assert_eq!(begun.clone().of(of("1")).unwrap().token, of("1"));
+        assert_eq!(begun.clone().enrolled().unwrap().token, of("1"));
+        assert_eq!(begun.of(of("3")).unwrap_err().unwrap().token, of("1"));
+        assert!(Kept { issued: None, ..good }.enrolled().is_none());
     }
 }

@@ -15,7 +15,6 @@ use muster_core::wire::enrol::{Enrol, Issued, Renew, authority_of};
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 
 use self::keep::{Keep, Kept};
-use self::tls::Trusted;
 use super::backoff::Backoff;
 use super::client::{CallError, Client};
 
@@ -41,30 +40,31 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads what an earlier process kept. A token that is not the one it was enrolled with begins anew, with another key.
+    /// Reads what an earlier process kept. A token that is not the one it was enrolled with begins anew, with another key; until that enrolment is
+    /// answered, taking the token away again goes back to the certificate of before.
     ///
     /// # Errors
     /// When the file cannot be read or written, or neither a certificate nor a token is there.
     pub fn open(data_dir: &Path, token: Option<&Secret>) -> io::Result<Self> {
         let keep = Keep::at(data_dir)?;
         let kept = keep.read()?;
-        let token = token.map(|token| (Digest::of(token.reveal().as_bytes()), token));
-        let kept = match (kept, token) {
-            (Some(kept), None) => kept,
-            (Some(kept), Some((digest, _))) if kept.token == digest => kept,
-            (_, Some((digest, token))) => {
+        let Some(token) = token else {
+            let kept = kept.and_then(Kept::enrolled).ok_or_else(|| {
+                invalid("there is no certificate, and no token file to enrol with: `muster agent enrol SITE NAME` prints a token")
+            })?;
+            return Ok(Self { keep, state: Mutex::new(kept) });
+        };
+        let digest = Digest::of(token.reveal().as_bytes());
+        let kept = match kept.map_or(Err(None), |kept| kept.of(digest)) {
+            Ok(kept) => kept,
+            Err(before) => {
                 let authority = authority_of(token.reveal())
                     .ok_or_else(|| invalid("the token file holds no enrolment token, or a part of one"))?;
-                let kept =
-                    Kept { token: digest, authority, key: Secret::new(new_key()?.serialize_pem()), issued: None };
+                let key = Secret::new(new_key()?.serialize_pem());
+                let kept = Kept { token: digest, authority, key, issued: None, before };
                 // Before the token is used: an answer that is lost can be asked for again, with the same key.
                 keep.write(&kept)?;
                 kept
-            }
-            (None, None) => {
-                return Err(invalid(
-                    "there is no certificate, and no token file to enrol with: `muster agent enrol SITE NAME` prints a token",
-                ));
             }
         };
         Ok(Self { keep, state: Mutex::new(kept) })
@@ -91,9 +91,8 @@ impl Identity {
     /// When what is kept is no key or certificate.
     pub fn tls(&self) -> Result<rustls::ClientConfig, CallError> {
         let kept = self.now();
-        let trusted = Trusted::new(kept.authority);
-        tls::config(trusted, kept.key.reveal(), kept.issued.as_ref().map(|issued| issued.certificate.as_str()))
-            .map_err(|error| broken(&error))
+        let certificate = kept.issued.as_ref().map(|issued| issued.certificate.as_str());
+        tls::config(kept.authority, kept.key.reveal(), certificate).map_err(|error| broken(&error))
     }
 
     /// Asks for the first certificate, where there is none. The same again is harmless.
@@ -108,7 +107,7 @@ impl Identity {
         let key = KeyPair::from_pem(kept.key.reveal()).map_err(|error| broken(&error))?;
         let issued: Issued = client.enrol(&Enrol { token: token.clone(), request: request(&key)? }).await?;
         tracing::info!(site = issued.site, until = %issued.not_after, "enrolled");
-        self.set(Kept { issued: Some(issued), ..kept }).map_err(|error| broken(&error))?;
+        self.set(Kept { issued: Some(issued), before: None, ..kept }).map_err(|error| broken(&error))?;
         client.show(self.tls()?)
     }
 

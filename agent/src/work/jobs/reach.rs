@@ -80,7 +80,13 @@ pub(super) fn keep(context: &JobContext, login: &Login, session: Session) {
 pub(super) fn away_at(error: &SshError, asked: Instant) -> Instant {
     match error {
         SshError::Unreachable { .. } => asked.max(Instant::now() - ASKED_EVERY),
-        _ => asked,
+        SshError::BadLogin(_)
+        | SshError::HostKeyMismatch { .. }
+        | SshError::AuthRefused(_)
+        | SshError::Timeout { .. }
+        | SshError::Lost(_)
+        | SshError::Exit { .. }
+        | SshError::TooMuch { .. } => asked,
     }
 }
 
