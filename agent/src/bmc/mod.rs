@@ -7,9 +7,9 @@ mod open; // Handles on BMCs
 mod pace; // What is remembered per BMC
 mod redfish; // By HTTPS
 mod system; // Power and boot order
-mod view; // What is shown, and what can be told
 #[cfg(test)]
 pub(crate) mod tests;
+mod view; // What is shown, and what can be told
 
 pub use error::BmcError;
 pub use evidence::{EventEntry, Sensor};
