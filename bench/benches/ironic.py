@@ -167,7 +167,7 @@ def measure():
     per_node = (middle["cpu_s"] + middle["database_cpu_s"]) / NODES
     for process in (*ironic.processes, ironic.database):
         process.stop()
-    reports = [fleet.run(NODES, NO_TIME, "in-service") for _ in range(ROUNDS)]
+    reports = [fleet.run(NODES, NO_TIME, "in-service")[0] for _ in range(ROUNDS)]
     ours = machine.median([report["nodes_per_s"] for report in reports])
     steps = machine.median([report["transitions_per_s"] for report in reports])
     return [

@@ -13,8 +13,8 @@ use sqlx::{Connection as _, PgConnection};
 const USAGE: &str = "usage: list-pages http ADDRESS TOKEN_FILE | raw DATABASE_URL";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A statement and its parameters.
-type Statement = (String, Vec<String>);
+/// A statement, its parameters, and whether the server keeps it prepared. One that it does not keep is planned for its parameters each time.
+type Statement = (String, Vec<String>, bool);
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -70,25 +70,30 @@ fn http(address: &str, token: &str, paths: &[String]) -> anyhow::Result<Vec<Dura
 
 /// From the first statement of a page to the last row of its last one.
 async fn raw(url: &str, pages: &[Vec<Statement>]) -> anyhow::Result<Vec<Duration>> {
-    let mut conn = PgConnection::connect(url).await?;
+    let mut kept = PgConnection::connect(url).await?;
+    let mut planned = PgConnection::connect(url).await?;
+    sqlx::raw_sql("SET plan_cache_mode = force_custom_plan").execute(&mut planned).await?;
     let mut prepared: HashMap<&str, usize> = HashMap::new();
     let mut took = Vec::with_capacity(pages.len());
     for page in pages {
         let mut calls = Vec::with_capacity(page.len());
-        for (sql, literals) in page {
+        for (sql, literals, keeps) in page {
             let next = prepared.len();
             let number = *prepared.entry(sql).or_insert(next);
+            let conn = if *keeps { &mut kept } else { &mut planned };
             if number == next {
-                sqlx::raw_sql(sqlx::AssertSqlSafe(format!("PREPARE page{number} AS {sql}"))).execute(&mut conn).await?;
+                sqlx::raw_sql(sqlx::AssertSqlSafe(format!("PREPARE page{number} AS {sql}"))).execute(conn).await?;
             }
-            calls.push(match literals.as_slice() {
+            let call = match literals.as_slice() {
                 [] => format!("EXECUTE page{number}"),
                 literals => format!("EXECUTE page{number} ({})", literals.join(", ")),
-            });
+            };
+            calls.push((call, *keeps));
         }
         let began = Instant::now();
-        for call in calls {
-            sqlx::raw_sql(sqlx::AssertSqlSafe(call)).fetch_all(&mut conn).await?;
+        for (call, keeps) in calls {
+            let conn = if keeps { &mut kept } else { &mut planned };
+            sqlx::raw_sql(sqlx::AssertSqlSafe(call)).fetch_all(conn).await?;
         }
         took.push(began.elapsed());
     }
