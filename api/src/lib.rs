@@ -3,6 +3,7 @@
 
 pub mod access; // Who may do what, where
 pub mod agents; // The processes that act for a site, and their enrolment
+pub mod alerts; // What monitoring says of nodes, and what became of it
 pub mod approvals; // What a second person must agree to
 pub mod audit; // The seal over the history
 pub mod break_glass; // The local administrator, armed or not

@@ -110,7 +110,7 @@ const EXPECTED: [(&str, Reach, &[&str]); 16] = [
         Reach::Object,
         &["adopt_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval"],
     ),
-    ("uoa", Reach::Any, &["create_claim"]),
+    ("uoa", Reach::Any, &["create_claim", "report_alerts"]),
     (
         "uoa",
         Reach::Fleet,

@@ -59,6 +59,12 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
         write("grant_approval", format!("/v1/approvals/{approval}/approve"), json!({}), 403),
         write("deny_approval", format!("/v1/approvals/{approval}/deny"), json!({}), 200),
         write("cancel_operation", format!("/v1/operations/{operation}/cancel"), json!({}), 202),
+        write(
+            "report_alerts",
+            "/v1/alerts",
+            json!({ "version": "4", "alerts": [{ "status": "firing", "labels": { "node": "n1", "muster": "quarantine" }, "startsAt": "2026-01-01T00:00:00Z", "fingerprint": "f" }] }),
+            200,
+        ),
         write("confirm_caution", "/v1/caution/confirm", json!({ "id": Uuid::nil(), "note": "looked" }), 409),
         write("enrol_agent", "/v1/sites/lab/agents", json!({ "name": "other" }), 201),
         write("remove_agent", "/v1/sites/lab/agents/first", Value::Null, 204),

@@ -4,6 +4,7 @@
 
 mod access; // Who may do what
 mod agents; // Agents that die, and their successors
+mod alerts; // What monitoring says of nodes
 mod audit; // The history after somebody changed it
 mod break_glass; // The local administrator, off until armed
 mod canary; // Secrets, planted and looked for

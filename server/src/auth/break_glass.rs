@@ -36,17 +36,7 @@ impl Armed {
 
     fn event(&self, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
         let detail = json!({ "until": self.until, "reason": self.reason });
-        NewEvent {
-            at,
-            actor: format!("host:{}", self.by),
-            kind,
-            node: None,
-            object: None,
-            operation: None,
-            request_id: None,
-            summary,
-            detail,
-        }
+        NewEvent::new(at, format!("host:{}", self.by), kind, summary).with(detail)
     }
 }
 

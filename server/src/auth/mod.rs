@@ -17,7 +17,6 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 use muster_api::tokens::Role;
 use muster_core::ids::{NodeId, OperationId};
-use serde_json::json;
 
 use self::access::Holding;
 use crate::app::App;
@@ -45,17 +44,7 @@ pub struct Actor {
 impl Actor {
     /// That they did something, as the history has it.
     pub fn event(&self, at: Timestamp, kind: &'static str, node: Option<NodeId>, summary: String) -> NewEvent {
-        NewEvent {
-            at,
-            actor: self.name.clone(),
-            kind,
-            node,
-            object: None,
-            operation: None,
-            request_id: self.request_id.clone(),
-            summary,
-            detail: json!({}),
-        }
+        NewEvent { node, ..NewEvent::new(at, self.name.clone(), kind, summary).asked(self.request_id.clone()) }
     }
 
     /// Something long that they ask of a node.

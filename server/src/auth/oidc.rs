@@ -185,17 +185,14 @@ impl Provider {
         let identity = (self.settings.issuer.as_str(), subject);
         let user = db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
         let session = sessions::open(&mut tx, app, headers, user).await?;
-        let event = NewEvent {
-            at: now,
-            actor: format!("user:{name}"),
-            kind: "user.signed_in",
-            node: None,
-            object: None,
-            operation: None,
-            request_id: crate::http::request_id::of(headers),
-            summary: format!("{name} signed in with the role {}", role.as_str()),
-            detail: json!({ "issuer": self.settings.issuer, "subject": subject, "groups": groups }),
-        };
+        let event = NewEvent::new(
+            now,
+            format!("user:{name}"),
+            "user.signed_in",
+            format!("{name} signed in with the role {}", role.as_str()),
+        )
+        .asked(crate::http::request_id::of(headers))
+        .with(json!({ "issuer": self.settings.issuer, "subject": subject, "groups": groups }));
         db::events::insert(&mut tx, event).await?;
         tx.commit().await?;
         let mut gone = cookie(String::new(), headers);

@@ -18,7 +18,9 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 69] = [
+const ROUTES: [(char, &str, &str, Where); 70] = [
+    // Of each node that an alert is about.
+    ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Everywhere),
     ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),

@@ -8,7 +8,6 @@ use muster_api::access::Scope;
 use muster_api::tokens::{DEFAULT_RELEASES_PER_HOUR, Role};
 use muster_core::ids::UserId;
 use muster_core::values::{Digest, Secret};
-use serde_json::json;
 use sqlx::PgConnection;
 
 use super::access::{Grant, Holding};
@@ -70,17 +69,7 @@ async fn tell(
     headers: &HeaderMap,
     (actor, kind, summary): (&str, &'static str, String),
 ) -> Result<(), Error> {
-    let event = NewEvent {
-        at: app.clock.now(),
-        actor: actor.to_owned(),
-        kind,
-        node: None,
-        object: None,
-        operation: None,
-        request_id: request_id::of(headers),
-        summary,
-        detail: json!({}),
-    };
+    let event = NewEvent::new(app.clock.now(), actor.to_owned(), kind, summary).asked(request_id::of(headers));
     db::events::insert(conn, event).await
 }
 

@@ -26,19 +26,34 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event about a node.
-    pub fn node(at: Timestamp, actor: impl Into<String>, kind: &'static str, node: NodeId, summary: String) -> Self {
+    /// An event about nothing in particular yet.
+    pub fn new(at: Timestamp, actor: impl Into<String>, kind: &'static str, summary: String) -> Self {
         Self {
             at,
             actor: actor.into(),
             kind,
-            node: Some(node),
+            node: None,
             object: None,
             operation: None,
             request_id: None,
             summary,
             detail: Value::Object(serde_json::Map::new()),
         }
+    }
+
+    /// An event about a node.
+    pub fn node(at: Timestamp, actor: impl Into<String>, kind: &'static str, node: NodeId, summary: String) -> Self {
+        Self { node: Some(node), ..Self::new(at, actor, kind, summary) }
+    }
+
+    /// About a declared object.
+    pub fn about(self, object: ObjectId) -> Self {
+        Self { object: Some(object), ..self }
+    }
+
+    /// In answer to a request.
+    pub fn asked(self, request_id: Option<String>) -> Self {
+        Self { request_id, ..self }
     }
 
     /// Under an operation.

@@ -4,6 +4,7 @@ pub mod access; // Where objects lie, and who holds which role there
 pub mod acts; // Starts of once-only acts
 pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
+pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
 pub mod break_glass; // When the local administrator may sign in
 pub mod cautions; // When the database is older than what others remember

@@ -7,7 +7,6 @@
 use jiff::Timestamp;
 use muster_core::ids::EventId;
 use muster_core::wire::node::Failure;
-use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -25,7 +24,7 @@ pub async fn notice(conn: &mut PgConnection, because: &str, now: Timestamp) -> R
     let opened = db::cautions::open(conn, because, now).await?;
     let kind = if opened { "caution.entered" } else { "caution.seen" };
     tracing::error!(because, "the database is older than what others remember: caution mode");
-    db::events::insert_noted(conn, event(now, "muster", kind, because.to_owned())).await
+    db::events::insert_noted(conn, NewEvent::new(now, "muster", kind, because.to_owned())).await
 }
 
 /// Ends the caution that an administrator looked into. What was about to be done is begun anew, under new permits.
@@ -46,20 +45,5 @@ pub async fn confirm(
     let failure = Failure { code: "put_back".into(), message, retryable: true };
     db::cautions::begin_anew(conn, &failure, now).await?;
     let summary = format!("caution mode ended: {note}");
-    let event = event(now, &actor.name, "caution.confirmed", summary);
-    db::events::insert(conn, NewEvent { request_id: actor.request_id.clone(), ..event }).await
-}
-
-fn event(at: Timestamp, actor: &str, kind: &'static str, summary: String) -> NewEvent {
-    NewEvent {
-        at,
-        actor: actor.to_owned(),
-        kind,
-        node: None,
-        object: None,
-        operation: None,
-        request_id: None,
-        summary,
-        detail: json!({}),
-    }
+    db::events::insert(conn, actor.event(now, "caution.confirmed", None, summary)).await
 }

@@ -20,7 +20,6 @@ use crate::app::App;
 use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::agents::AgentRow;
-use crate::db::events::NewEvent;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 
@@ -110,7 +109,7 @@ async fn record(
     site: &ObjectRow,
 ) -> Result<(), Error> {
     let event = actor.event(app.clock.now(), kind, None, summary).with(json!({ "site": site.name }));
-    db::events::insert(conn, NewEvent { object: Some(site.id), ..event }).await
+    db::events::insert(conn, event.about(site.id)).await
 }
 
 async fn find_site(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {

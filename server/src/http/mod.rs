@@ -3,6 +3,7 @@
 
 pub mod agent; // The agents' listener
 pub mod agents; // Enrolment of agents
+pub mod alerts; // What monitoring says of nodes
 pub mod answer; // Successes: JSON, ETag, Location
 pub mod approvals; // A second person
 pub mod audit; // The seal over the history
@@ -95,6 +96,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(operations::router())
         .merge(events::router())
         .merge(agents::router())
+        .merge(alerts::router())
         .merge(approvals::router())
         .merge(audit::router())
         .merge(break_glass::router())

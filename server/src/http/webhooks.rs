@@ -23,7 +23,6 @@ use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
 use crate::error::Error;
@@ -176,7 +175,7 @@ async fn record(
 ) -> Result<(), Error> {
     let event = actor.event(app.clock.now(), kind, None, format!("webhook {} {verb}", webhook.name));
     let event = event.with(json!({ "webhook": webhook.name }));
-    db::events::insert(conn, NewEvent { object: Some(webhook.id), ..event }).await
+    db::events::insert(conn, event.about(webhook.id)).await
 }
 
 /// A delivery as it is answered.

@@ -43,17 +43,9 @@ pub async fn tell_late(app: &App) -> Result<(), Error> {
                 late.name, late.site_name
             ),
         };
-        let event = NewEvent {
-            at: now,
-            actor: "muster".into(),
-            kind: "agent.certificate_late",
-            node: None,
-            object: Some(late.site),
-            operation: None,
-            request_id: None,
-            summary,
-            detail: json!({ "agent": late.id, "site": late.site_name, "certified_until": ends }),
-        };
+        let event = NewEvent::new(now, "muster", "agent.certificate_late", summary)
+            .about(late.site)
+            .with(json!({ "agent": late.id, "site": late.site_name, "certified_until": ends }));
         db::events::insert(&mut tx, event).await?;
     }
     Ok(tx.commit().await?)

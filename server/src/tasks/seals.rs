@@ -101,17 +101,8 @@ async fn announce(app: &App, conn: &mut PgConnection, seal: &Seal) -> Result<(),
     }
     let at = app.clock.now();
     let anchor = Anchor { number: seal.number, last_seq: *last, hash: hex::encode(seal.hash()), at };
-    let event = NewEvent {
-        at,
-        actor: "muster".into(),
-        kind: SEALED,
-        node: None,
-        object: None,
-        operation: None,
-        request_id: None,
-        summary: format!("the history is sealed up to event {last}"),
-        detail: serde_json::to_value(&anchor).map_err(Error::internal)?,
-    };
+    let event = NewEvent::new(at, "muster", SEALED, format!("the history is sealed up to event {last}"))
+        .with(serde_json::to_value(&anchor).map_err(Error::internal)?);
     db::events::insert(conn, event).await
 }
 

@@ -262,17 +262,9 @@ async fn failed(
         _ => return Ok(()),
     };
     db::webhooks::stop(conn, held, &because, now).await?;
-    let told = NewEvent {
-        at: now,
-        actor: "muster".into(),
-        kind: "webhook.stopped",
-        node: None,
-        object: Some(held.webhook),
-        operation: None,
-        request_id: None,
-        summary: format!("webhook {} is stopped: {because}", held.name),
-        detail: json!({ "webhook": held.name, "because": because, "next_seq": tried.seq }),
-    };
+    let told = NewEvent::new(now, "muster", "webhook.stopped", format!("webhook {} is stopped: {because}", held.name))
+        .about(held.webhook)
+        .with(json!({ "webhook": held.name, "because": because, "next_seq": tried.seq }));
     db::events::insert(conn, told).await
 }
 

@@ -110,15 +110,6 @@ async fn issue(
 }
 
 fn event(agent: &EnrolRow, at: Timestamp, kind: &'static str, summary: String) -> NewEvent {
-    NewEvent {
-        at,
-        actor: format!("agent:{}", agent.name),
-        kind,
-        node: None,
-        object: Some(agent.site),
-        operation: None,
-        request_id: None,
-        summary,
-        detail: json!({ "agent": agent.id, "site": agent.site_name }),
-    }
+    let detail = json!({ "agent": agent.id, "site": agent.site_name });
+    NewEvent::new(at, format!("agent:{}", agent.name), kind, summary).about(agent.site).with(detail)
 }

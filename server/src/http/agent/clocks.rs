@@ -35,17 +35,14 @@ pub(super) async fn compare(
             true => ("agent.clock_wrong", format!("is {}; set it by NTP", describe(offset))),
             false => ("agent.clock_right", "is right again".to_owned()),
         };
-        let event = NewEvent {
-            at: now,
-            actor: format!("agent:{}", row.name),
+        let event = NewEvent::new(
+            now,
+            format!("agent:{}", row.name),
             kind,
-            node: None,
-            object: Some(row.site),
-            operation: None,
-            request_id: None,
-            summary: format!("the clock of the machine of agent {} {said}", row.name),
-            detail: json!({ "agent": row.id, "offset_ms": offset_ms }),
-        };
+            format!("the clock of the machine of agent {} {said}", row.name),
+        )
+        .about(row.site)
+        .with(json!({ "agent": row.id, "offset_ms": offset_ms }));
         db::events::insert(&mut tx, event).await?;
     }
     Ok(tx.commit().await?)

@@ -221,7 +221,10 @@ async fn end(app: &App, agent: &Agent, job: JobId, report: &ReportOutcome, turn_
         }
     };
     tx.commit().await?;
-    taken.tell(app).await?;
+    // The outcome stands: an agent that heard otherwise would send it again.
+    if let Err(error) = taken.tell(app).await {
+        tracing::warn!(%job, error = ?error, "those who wait for a node's power are not woken; they look again by themselves");
+    }
     Ok(Ended::Well)
 }
 

@@ -191,17 +191,9 @@ impl Agent {
         db::jobs::requeue_of(conn, former).await?;
         let summary =
             format!("{} acts for {} from now on: the agent before was not heard of", self.name, self.site_name);
-        let event = NewEvent {
-            at: now,
-            actor: format!("agent:{}", self.name),
-            kind: "site.taken_over",
-            node: None,
-            object: Some(self.site),
-            operation: None,
-            request_id: None,
-            summary,
-            detail: json!({ "from": former, "to": self.id }),
-        };
+        let event = NewEvent::new(now, format!("agent:{}", self.name), "site.taken_over", summary)
+            .about(self.site)
+            .with(json!({ "from": former, "to": self.id }));
         db::events::insert(conn, event).await?;
         Ok(Standing::Acts)
     }

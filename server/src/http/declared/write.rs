@@ -14,7 +14,6 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
-use crate::db::events::NewEvent;
 use crate::db::objects::{Content, ObjectRow, RefRow};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
@@ -207,5 +206,5 @@ async fn record(
     let summary = format!("{} {} {verb}", row.kind.replace('_', " "), row.name);
     let event = actor.event(app.clock.now(), kind, None, summary);
     let event = event.with(json!({ "kind": row.kind, "name": row.name, "generation": row.generation }));
-    db::events::insert(conn, NewEvent { object: Some(row.id), ..event }).await
+    db::events::insert(conn, event.about(row.id)).await
 }

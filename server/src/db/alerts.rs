@@ -1,0 +1,112 @@
+//! Alerts that monitoring sent, and what they did.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use sqlx::types::ipnet::IpNet;
+
+use crate::error::Error;
+
+/// An alert as it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAlert<'a> {
+    pub node: NodeId,
+    pub fingerprint: &'a str,
+    pub starts_at: Timestamp,
+    pub name: &'a str,
+}
+
+/// The node of this name, or else the one that has this address.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_node(conn: &mut PgConnection, key: &str) -> Result<Option<String>, Error> {
+    let address: Option<std::net::IpAddr> = key.parse().ok();
+    Ok(sqlx::query_scalar!(
+        "SELECT name FROM nodes WHERE name = $1
+         UNION ALL SELECT n.name FROM node_macs m JOIN nodes n ON n.id = m.node_id WHERE m.address = $2 LIMIT 1",
+        key,
+        address.map(IpNet::from) as Option<IpNet>,
+    )
+    .fetch_optional(conn)
+    .await?
+    .flatten())
+}
+
+/// Alerts are looked at one request after the other: two that count at once would both take out the last node that may be.
+///
+/// # Errors
+/// When the database fails.
+pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster alerts', 0))").execute(conn).await?;
+    Ok(())
+}
+
+/// What became of this alert before, if it was ever heard.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, alert: NewAlert<'_>) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT became FROM alerts WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3",
+        alert.node as NodeId,
+        alert.fingerprint,
+        alert.starts_at.to_sqlx() as _,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Keeps an alert with what became of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set(conn: &mut PgConnection, alert: NewAlert<'_>, became: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO alerts (node_id, fingerprint, starts_at, name, heard_at, became) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (node_id, fingerprint, starts_at) DO UPDATE SET became = excluded.became, heard_at = excluded.heard_at",
+        alert.node as NodeId,
+        alert.fingerprint,
+        alert.starts_at.to_sqlx() as _,
+        alert.name,
+        now.to_sqlx() as _,
+        became,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Notes an alert's end; whether it was known and had not ended.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end(conn: &mut PgConnection, alert: NewAlert<'_>, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE alerts SET ended_at = $4 WHERE node_id = $1 AND fingerprint = $2 AND starts_at = $3 AND ended_at IS NULL",
+        alert.node as NodeId,
+        alert.fingerprint,
+        alert.starts_at.to_sqlx() as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// How many nodes alerts of this name took out since then, and how many are in service.
+///
+/// # Errors
+/// When the database fails.
+pub async fn taken_out(conn: &mut PgConnection, name: &str, since: Timestamp) -> Result<(i64, i64), Error> {
+    let row = sqlx::query!(
+        r#"SELECT (SELECT count(DISTINCT node_id) FROM alerts WHERE became = 'quarantined' AND name = $1 AND heard_at > $2) AS "taken!",
+                  (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!""#,
+        name,
+        since.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((row.taken, row.serving))
+}

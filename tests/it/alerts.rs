@@ -1,0 +1,124 @@
+//! Alerts of monitoring: told on timelines, and a node taken out where a rule asks for it, until it is too many to be the nodes.
+
+use muster_api::tokens::Role;
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+
+fn alert(node: &str, fingerprint: &str, more: Value) -> Value {
+    let mut labels = json!({ "alertname": "GpuXid79", "instance": node });
+    labels.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "status": "firing", "labels": labels, "annotations": { "summary": "GPU 3 has fallen off the bus" },
+        "startsAt": "2026-03-01T10:00:00Z", "endsAt": "0001-01-01T00:00:00Z", "fingerprint": fingerprint,
+        "generatorURL": "http://prometheus/graph",
+    })
+}
+
+fn group(alerts: Vec<Value>) -> Value {
+    json!({ "version": "4", "status": "firing", "receiver": "muster", "groupLabels": {}, "commonLabels": {}, "alerts": alerts })
+}
+
+fn outcomes(answer: &Value) -> Vec<&str> {
+    answer["alerts"].as_array().unwrap().iter().map(|heard| heard["outcome"].as_str().unwrap()).collect()
+}
+
+async fn in_service(nodes: u8) -> World {
+    let mut world = World::start(nodes).await;
+    world.settle().await;
+    for number in 1..=nodes {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    world.settle().await;
+    world
+}
+
+async fn told(world: &World, kind: &str) -> i64 {
+    let query = sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = $1").bind(kind);
+    query.fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_alert_is_told_once_and_its_end_too() {
+    let world = in_service(1).await;
+    let by_name = alert("n1:9400", "f1", json!({}));
+    // The lab's nodes have 10.77.0.11 and up.
+    let by_address = alert("10.77.0.11:9100", "f2", json!({}));
+    let nobody = alert("somewhere-else:9100", "f3", json!({}));
+    let all = group(vec![by_name.clone(), by_address, nobody]);
+    let first = world.admin.post("/v1/alerts", &all).await.expect(200).body;
+    assert_eq!(outcomes(&first), ["noted", "noted", "unknown_node"], "{first}");
+    assert_eq!(first["alerts"][1]["node"], "n1");
+    let again = world.admin.post("/v1/alerts", &all).await.expect(200).body;
+    assert_eq!(outcomes(&again), ["known", "known", "unknown_node"]);
+    assert_eq!(told(&world, "alert.firing").await, 2);
+    let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;
+    assert!(timeline.contains("alert GpuXid79: GPU 3 has fallen off the bus"), "{timeline}");
+
+    let mut over = by_name;
+    over["status"] = json!("resolved");
+    for outcome in ["noted", "known"] {
+        let ended = world.admin.post("/v1/alerts", &group(vec![over.clone()])).await.expect(200).body;
+        assert_eq!(outcomes(&ended), [outcome]);
+    }
+    assert_eq!(told(&world, "alert.resolved").await, 1);
+    assert_eq!(world.state("n1").await, "in_service");
+    for wrong in [json!({ "version": "3", "alerts": [] }), group(vec![alert("n1", "", json!({}))])] {
+        assert_eq!(world.admin.post("/v1/alerts", &wrong).await.status, 422, "{wrong}");
+    }
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
+    let mut world = in_service(6).await;
+    let asks = |node: &str| alert(node, node, json!({ "muster": "quarantine" }));
+    let five = group(["n1", "n2", "n3", "n4", "n5"].map(asks).to_vec());
+    let heard = world.admin.post("/v1/alerts", &five).await.expect(200).body;
+    assert_eq!(outcomes(&heard), ["quarantined", "quarantined", "held_back", "held_back", "held_back"], "{heard}");
+    assert!(heard["alerts"][0]["operation"].is_string());
+    assert!(heard["alerts"][2]["because"].as_str().unwrap().contains("took out 2 nodes"), "{heard}");
+    world.settle().await;
+    for (name, state) in [("n1", "quarantined"), ("n2", "quarantined"), ("n3", "in_service"), ("n5", "in_service")] {
+        assert_eq!(world.state(name).await, state, "{name}");
+    }
+    assert_eq!(told(&world, "alert.held_back").await, 3);
+    let reason = world.value("n1", "reason").await.unwrap();
+    assert!(reason.contains("GpuXid79: GPU 3"), "{reason}");
+    // The same again does not reach further, and another alert has a count of its own.
+    assert_eq!(
+        outcomes(&world.admin.post("/v1/alerts", &five).await.expect(200).body),
+        ["known", "known", "known", "known", "known"]
+    );
+    let other = alert("n6", "o", json!({ "muster": "quarantine", "alertname": "DiskFailing" }));
+    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &group(vec![other])).await.expect(200).body), ["quarantined"]);
+    // After the hour a new one of the first kind counts from nothing.
+    world.advance(3601);
+    let later = alert("n3", "later", json!({ "muster": "quarantine" }));
+    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &group(vec![later])).await.expect(200).body), ["quarantined"]);
+    world.settle().await;
+    world.check().await;
+}
+
+#[tokio::test]
+async fn what_may_not_be_taken_out_stays_and_is_tried_again() {
+    let mut world = in_service(1).await;
+    let asks = group(vec![alert("n1", "f", json!({ "muster": "quarantine" }))]);
+    let viewer = world.server.caller(Role::Viewer).await;
+    assert_eq!(viewer.post("/v1/alerts", &asks).await.status, 403);
+
+    let release = world.release("n1").await.expect(202);
+    let heard = world.admin.post("/v1/alerts", &asks).await.expect(200).body;
+    assert_eq!(outcomes(&heard), ["refused"], "{heard}");
+    assert!(heard["alerts"][0]["because"].as_str().unwrap().contains("n1"), "{heard}");
+    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body), ["refused"]);
+    assert_eq!(told(&world, "alert.firing").await, 1, "told once");
+    world.advance(16 * 60);
+    world.settle().await;
+    assert_eq!(world.operation(&release).await, "succeeded");
+    // Available again, and the alert still fires.
+    assert_eq!(outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body), ["quarantined"]);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "quarantined");
+    world.check().await;
+}
