@@ -27,6 +27,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
     pub items: Vec<Event>,
-    /// Pass it as `after` to read on.
+    /// Pass it as `after` to read on. Where it is more than what was passed, there may be more, even when no event is here: who may see a part of
+    /// the fleet is told how far was looked.
     pub last_seq: i64,
 }

@@ -30,6 +30,7 @@ mod plans; // What a set of objects would do
 mod races; // Claims, releases and retries at once
 mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back
+mod scopes; // Lists for who may see a part of the fleet
 mod simulated; // The server over machines that keep state
 mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on

@@ -106,10 +106,12 @@ pub(super) async fn show(session: &Session, node: Option<&str>, reading: &Readin
                 false => println!("{}", serde_json::to_string(event)?),
             }
         }
-        after = events.last_seq;
         left = left.saturating_sub(u32::try_from(events.items.len()).unwrap_or(u32::MAX));
-        if left == 0 || (events.items.is_empty() && !reading.follow) {
+        // A page without events that leads on is of a stretch in which nothing was this reader's.
+        let over = events.items.is_empty() && events.last_seq <= after;
+        if left == 0 || (over && !reading.follow) {
             return Ok(());
         }
+        after = events.last_seq;
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_api::access::{self, Scope};
 use muster_api::tokens::Role;
+use muster_core::ids::NodeId;
 use sqlx::PgConnection;
 
 use super::Actor;
@@ -130,6 +131,23 @@ impl Actor {
         match self.holding.there("fleet.read", &place) {
             true => Err(self.lacks(verb, &format!(" for {} {}", object.kind.replace('_', " "), object.key))),
             false => Err(Error::NotFound(format!("{} {:?}", object.kind, object.key))),
+        }
+    }
+
+    /// What they may read, for lists.
+    pub fn sight(&self) -> Sight {
+        self.holding.sight("fleet.read")
+    }
+
+    /// The node of this name or id, where there is one and they may read it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn find_node(&self, conn: &mut PgConnection, key: &str) -> Result<Option<NodeId>, Error> {
+        match self.need(conn, "fleet.read", Named { kind: "node", key }).await {
+            Ok(()) => db::nodes::find_id(conn, key).await,
+            Err(Error::NotFound(_) | Error::Forbidden(_)) => Ok(None),
+            Err(other) => Err(other),
         }
     }
 

@@ -9,7 +9,7 @@ use self::Where::{At, Everywhere, Somewhere};
 pub enum Where {
     /// Over the whole fleet.
     Everywhere,
-    /// Anywhere: the handler looks closer, or what it gives lies nowhere.
+    /// Anywhere: the handler looks closer, or what it gives lies nowhere. A list holds what lies within its reader's scopes.
     Somewhere,
     /// Where the object lies: its kind, and the path's parameter that names it.
     At(&'static str, &'static str),
@@ -21,7 +21,7 @@ const NODE: Where = At("node", "node");
 const ROUTES: [(char, &str, &str, Where); 70] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
-    ('R', "/v1/approvals", "fleet.read", Everywhere),
+    ('R', "/v1/approvals", "fleet.read", Somewhere),
     ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),
     ('W', "/v1/blobs/sha256/{hex}", "blob.write", Everywhere),
@@ -29,15 +29,14 @@ const ROUTES: [(char, &str, &str, Where); 70] = [
     ('R', "/v1/break-glass", "fleet.read", Somewhere),
     ('R', "/v1/caution", "fleet.read", Somewhere),
     ('W', "/v1/caution/confirm", "caution.confirm", Everywhere),
-    ('R', "/v1/claims", "fleet.read", Everywhere),
+    ('R', "/v1/claims", "fleet.read", Somewhere),
     // Of both ends, the node and the pool.
     ('W', "/v1/claims", "claim.create", Somewhere),
     ('R', "/v1/claims/{claim}", "fleet.read", At("claim", "claim")),
     ('W', "/v1/claims/{claim}", "claim.release", At("claim", "claim")),
     ('W', "/v1/claims/{claim}/undo", "claim.release", At("claim", "claim")),
-    ('R', "/v1/components", "fleet.read", Everywhere),
-    ('R', "/v1/events", "fleet.read", Everywhere),
-    // Each sees those within their scopes.
+    ('R', "/v1/components", "fleet.read", Somewhere),
+    ('R', "/v1/events", "fleet.read", Somewhere),
     ('R', "/v1/nodes", "fleet.read", Somewhere),
     ('R', "/v1/nodes/{node}", "fleet.read", NODE),
     ('W', "/v1/nodes/{node}", "node.write", NODE),
@@ -53,11 +52,11 @@ const ROUTES: [(char, &str, &str, Where); 70] = [
     ('R', "/v1/nodes/{node}/gate-runs", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/timeline", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/why", "fleet.read", NODE),
-    ('R', "/v1/operations", "fleet.read", Everywhere),
+    ('R', "/v1/operations", "fleet.read", Somewhere),
     ('R', "/v1/operations/{id}", "fleet.read", At("operation", "id")),
     ('W', "/v1/operations/{id}/cancel", "operation.cancel", At("operation", "id")),
     ('R', "/v1/operations/{id}/log", "fleet.read", At("operation", "id")),
-    ('R', "/v1/prometheus/targets", "fleet.read", Everywhere),
+    ('R', "/v1/prometheus/targets", "fleet.read", Somewhere),
     ('R', "/metrics", "fleet.read", Everywhere),
     ('R', "/v1/sites/{site}/agents", "fleet.read", At("site", "site")),
     ('W', "/v1/sites/{site}/agents", "agent.enrol", At("site", "site")),
@@ -76,25 +75,25 @@ const ROUTES: [(char, &str, &str, Where); 70] = [
     // It writes nothing; each object in it is looked at as if it were written.
     ('W', "/v1/plan", "fleet.read", Somewhere),
     // Pages.
-    ('R', "/", "fleet.read", Everywhere),
-    ('R', "/nodes", "fleet.read", Everywhere),
-    ('R', "/nodes/{node}", "fleet.read", Everywhere),
-    ('R', "/nodes/{node}/console", "fleet.read", Everywhere),
+    ('R', "/", "fleet.read", Somewhere),
+    ('R', "/nodes", "fleet.read", Somewhere),
+    ('R', "/nodes/{node}", "fleet.read", NODE),
+    ('R', "/nodes/{node}/console", "fleet.read", NODE),
     ('W', "/ui/nodes/{node}/adopt", "node.adopt", NODE),
     ('W', "/ui/nodes/{node}/parts", "node.replace-parts", NODE),
     ('W', "/ui/nodes/{node}/actions/{wish}", "node.{wish}", NODE),
-    ('R', "/operations", "fleet.read", Everywhere),
-    ('R', "/operations/{operation}", "fleet.read", Everywhere),
-    ('R', "/jobs/{job}/log", "fleet.read", Everywhere),
-    ('R', "/racks", "fleet.read", Everywhere),
-    ('R', "/claims", "fleet.read", Everywhere),
-    ('R', "/events", "fleet.read", Everywhere),
-    ('R', "/agents", "fleet.read", Everywhere),
+    ('R', "/operations", "fleet.read", Somewhere),
+    ('R', "/operations/{operation}", "fleet.read", At("operation", "operation")),
+    ('R', "/jobs/{job}/log", "fleet.read", At("job", "job")),
+    ('R', "/racks", "fleet.read", Somewhere),
+    ('R', "/claims", "fleet.read", Somewhere),
+    ('R', "/events", "fleet.read", Somewhere),
+    ('R', "/agents", "fleet.read", Somewhere),
     ('R', "/webhooks", "webhook.read", Everywhere),
     ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
     ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
-    ('R', "/ui/events", "fleet.read", Everywhere),
+    ('R', "/ui/events", "fleet.read", Somewhere),
 ];
 
 /// The kinds that are declared: collection, kind, and whether they lie somewhere. The others are everybody's who may read anything, and written
@@ -113,6 +112,11 @@ const DECLARED: [(&str, &str, bool); 12] = [
     ("role_bindings", "role_binding", false),
     ("webhooks", "webhook", false),
 ];
+
+/// Whether objects of a declared kind lie somewhere.
+pub fn lies(kind: &str) -> bool {
+    DECLARED.iter().any(|(_, known, lies)| *known == kind && *lies)
+}
 
 /// What a request to a route needs; nothing for a route that nobody thought of.
 pub fn need(method: &Method, route: &str, parameters: &[(String, String)]) -> Option<(String, Where)> {
@@ -138,8 +142,8 @@ pub fn need(method: &Method, route: &str, parameters: &[(String, String)]) -> Op
     let verb = if reads { "fleet.read".to_owned() } else { format!("{kind}.write") };
     let whereabouts = match (one, lies, reads) {
         (true, true, _) => At(kind, "name"),
-        (false, true, _) | (_, false, false) => Everywhere,
-        (_, false, true) => Somewhere,
+        (_, _, true) => Somewhere,
+        (_, _, false) => Everywhere,
     };
     Some((verb, whereabouts))
 }

@@ -24,7 +24,7 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
     let id = Uuid::parse_str(key).ok();
     let row = match kind {
         "node" => node(conn, Some(key), id).await?,
-        "claim" | "operation" | "approval" => match node_of(conn, kind, key, id).await? {
+        "claim" | "operation" | "approval" | "job" => match node_of(conn, kind, key, id).await? {
             None => None,
             // What is of no node lies nowhere.
             Some((None, pool)) => Some(PlaceRow { site: None, rack: None, pool, labels: Json::default() }),
@@ -55,7 +55,7 @@ async fn node_with(conn: &mut PgConnection, id: Option<Uuid>, pool: Option<Strin
     Ok(row.map(|row| PlaceRow { pool: pool.or(row.pool), ..row }))
 }
 
-/// The node of a claim, an operation or an approval, and the pool of the claim.
+/// The node of a claim, an operation, an approval or a job, and the pool of the claim.
 async fn node_of(
     conn: &mut PgConnection,
     kind: &str,
@@ -67,6 +67,7 @@ async fn node_of(
                SELECT node_id, id AS claim_id FROM claims WHERE $1 = 'claim' AND (id = $3 OR (name = $2 AND state <> 'released'))
                UNION ALL SELECT node_id, claim_id FROM operations WHERE $1 = 'operation' AND id = $3
                UNION ALL SELECT c.node_id, c.id FROM approvals a JOIN claims c ON c.id = a.claim_id WHERE $1 = 'approval' AND a.id = $3
+               UNION ALL SELECT j.node_id, o.claim_id FROM jobs j LEFT JOIN operations o ON o.id = j.operation_id WHERE $1 = 'job' AND j.id = $3
            ) f LEFT JOIN claims c ON c.id = f.claim_id LEFT JOIN objects p ON p.id = c.pool_id"#,
         kind,
         key,

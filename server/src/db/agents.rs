@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use sqlx::types::ipnet::IpNet;
 use sqlx::types::mac_address::MacAddress;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -85,16 +86,17 @@ pub async fn find_caller(
     }))
 }
 
-/// Every agent.
+/// The agents of these sites, or of every one.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection) -> Result<Vec<AgentRow>, Error> {
+pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec<AgentRow>, Error> {
     Ok(sqlx::query_as!(
         AgentRow,
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
                   a.certified_until
-           FROM agents a JOIN objects s ON s.id = a.site_id ORDER BY a.name LIMIT 1000"#,
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE $1::uuid[] IS NULL OR a.site_id = ANY ($1) ORDER BY a.name LIMIT 1000"#,
+        sites,
     )
     .fetch_all(conn)
     .await?)

@@ -89,18 +89,24 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
     .await?)
 }
 
-/// Requests that wait, oldest first.
+/// Requests that wait, oldest first: of these nodes, or of all.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_open(conn: &mut PgConnection, now: Timestamp) -> Result<Vec<ApprovalRow>, Error> {
+pub async fn list_open(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    now: Timestamp,
+) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
         r#"SELECT a.id, a.claim_id AS "claim: ClaimId", c.name AS claim_name, n.name AS node_name, a.because, a.requested_by, a.person,
                   a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a JOIN claims c ON c.id = a.claim_id JOIN nodes n ON n.id = c.node_id
-           WHERE a.state = 'open' AND a.expires_at > $1 AND c.state = 'bound' ORDER BY a.requested_at, a.id LIMIT 1000"#,
+           WHERE a.state = 'open' AND a.expires_at > $1 AND c.state = 'bound' AND ($2::uuid[] IS NULL OR c.node_id = ANY ($2))
+           ORDER BY a.requested_at, a.id LIMIT 1000"#,
         now.to_sqlx() as _,
+        nodes,
     )
     .fetch_all(conn)
     .await?)

@@ -67,33 +67,7 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
     .await?)
 }
 
-/// Claims that hold a node, by name after `after`.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list(
-    conn: &mut PgConnection,
-    pool: Option<&str>,
-    after: &str,
-    limit: i64,
-) -> Result<Vec<ClaimRow>, Error> {
-    Ok(sqlx::query_as!(
-        ClaimRow,
-        r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
-                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
-                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
-           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
-           WHERE c.state <> 'released' AND c.name > $1 AND ($2::text IS NULL OR p.name = $2)
-           ORDER BY c.name LIMIT $3"#,
-        after,
-        pool,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?)
-}
-
-/// Claims by id, in any order; ids that are gone are left out.
+/// Claims by id, by name; ids that are gone are left out.
 ///
 /// # Errors
 /// When the database fails.
@@ -104,7 +78,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
                   c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
-           WHERE c.id = ANY($1)"#,
+           WHERE c.id = ANY($1) ORDER BY c.name"#,
         ids,
     )
     .fetch_all(conn)

@@ -5,6 +5,7 @@ use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::NodeId;
 use muster_core::parts::{Part, PartKind};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -81,17 +82,23 @@ pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Component
     .await?)
 }
 
-/// Everywhere a part was seen, latest first.
+/// Where a part was seen of these nodes, or of all, latest first.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_serial(conn: &mut PgConnection, serial: &str) -> Result<Vec<ComponentRow>, Error> {
+pub async fn list_serial(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    serial: &str,
+) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
         r#"SELECT c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
                   c.replaced_at, c.replaced_by, c.replaced_reason
-           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.serial = $1 ORDER BY c.last_seen DESC LIMIT 1000"#,
+           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.serial = $1 AND ($2::uuid[] IS NULL OR c.node_id = ANY ($2))
+           ORDER BY c.last_seen DESC LIMIT 1000"#,
         serial,
+        nodes,
     )
     .fetch_all(conn)
     .await?)

@@ -29,6 +29,7 @@ pub mod permits; // The right to act
 pub mod plans; // Whom a change reaches
 pub mod primary; // The server that takes writes
 pub mod seals; // What makes the history provable
+pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 use jiff::Timestamp;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -15,14 +16,17 @@ pub async fn time(conn: &mut PgConnection) -> Result<Timestamp, Error> {
     Ok(row.now.to_jiff())
 }
 
-/// Nodes by state, for metrics and the fleet's page.
+/// These nodes, or all, by state: for metrics and the fleet's page.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_by_state(conn: &mut PgConnection) -> Result<Vec<(String, i64)>, Error> {
-    let rows = sqlx::query!(r#"SELECT state, count(*) AS "count!" FROM nodes GROUP BY state ORDER BY state"#)
-        .fetch_all(conn)
-        .await?;
+pub async fn count_by_state(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<(String, i64)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT state, count(*) AS "count!" FROM nodes WHERE $1::uuid[] IS NULL OR id = ANY ($1) GROUP BY state ORDER BY state"#,
+        nodes,
+    )
+    .fetch_all(conn)
+    .await?;
     Ok(rows.into_iter().map(|row| (row.state, row.count)).collect())
 }
 
@@ -37,11 +41,11 @@ pub struct TargetRow {
     pub profile: Option<String>,
 }
 
-/// Nodes in service, with the first address of each.
+/// Those of these nodes, or of all, that are in service, with the first address of each.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_targets(conn: &mut PgConnection) -> Result<Vec<TargetRow>, Error> {
+pub async fn list_targets(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<TargetRow>, Error> {
     Ok(sqlx::query_as!(
         TargetRow,
         r#"SELECT n.name, m.address AS "address!", s.name AS site, r.name AS "rack?", p.name AS "pool?", h.name AS "profile?"
@@ -52,7 +56,8 @@ pub async fn list_targets(conn: &mut PgConnection) -> Result<Vec<TargetRow>, Err
            LEFT JOIN objects h ON h.id = n.profile_id
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects p ON p.id = c.pool_id
-           WHERE n.state = 'in_service' ORDER BY n.name"#,
+           WHERE n.state = 'in_service' AND ($1::uuid[] IS NULL OR n.id = ANY ($1)) ORDER BY n.name"#,
+        nodes,
     )
     .fetch_all(conn)
     .await?)

@@ -10,6 +10,8 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::filter;
+use crate::auth::access::Sight;
 use crate::error::Error;
 
 /// Labels and annotations as stored.
@@ -114,68 +116,42 @@ pub async fn find_for_reference(conn: &mut PgConnection, kind: &str, name: &str)
     .await?)
 }
 
-/// A page by name, after `after`, of objects that have all `labels`.
+/// Objects by id, by name; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE id = ANY ($1) ORDER BY name"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The first objects of a kind by name that a reader may see.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
-    kind: &str,
-    labels: &BTreeMap<String, String>,
-    after: &str,
+    kind: &'static str,
+    sight: &Sight,
     limit: i64,
 ) -> Result<Vec<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
-                  generation, created_at, updated_at
-           FROM objects WHERE kind = $1 AND name > $2 AND labels @> $3 ORDER BY name LIMIT $4"#,
-        kind,
-        after,
-        Json(labels) as _,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?)
+    let ids = filter::list_ids(conn, &filter::objects(kind), (&[], sight), (filter::BY_NAME[0], None), limit).await?;
+    list_by_id(conn, &ids).await
 }
 
-/// The same the other way round: before `before` by name, the last first; from the end where it is empty.
+/// How many objects there are of a kind.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_down(
-    conn: &mut PgConnection,
-    kind: &str,
-    labels: &BTreeMap<String, String>,
-    before: &str,
-    limit: i64,
-) -> Result<Vec<ObjectRow>, Error> {
-    Ok(sqlx::query_as!(
-        ObjectRow,
-        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
-                  generation, created_at, updated_at
-           FROM objects WHERE kind = $1 AND ($2 = '' OR name < $2) AND labels @> $3 ORDER BY name DESC LIMIT $4"#,
-        kind,
-        before,
-        Json(labels) as _,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?)
-}
-
-/// How many objects have all `labels`.
-///
-/// # Errors
-/// When the database fails.
-pub async fn count(conn: &mut PgConnection, kind: &str, labels: &BTreeMap<String, String>) -> Result<i64, Error> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1 AND labels @> $2"#,
-        kind,
-        Json(labels) as _,
-    )
-    .fetch_one(conn)
-    .await?)
+pub async fn count(conn: &mut PgConnection, kind: &str) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM objects WHERE kind = $1"#, kind).fetch_one(conn).await?)
 }
 
 /// Writes a new object. A taken name is a conflict.

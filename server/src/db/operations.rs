@@ -136,38 +136,6 @@ pub async fn find(conn: &mut PgConnection, id: OperationId) -> Result<Option<Ope
     .await?)
 }
 
-/// Which operations to list.
-#[derive(Clone, Debug, Default)]
-pub struct OperationFilter {
-    pub node: Option<NodeId>,
-    pub state: Option<String>,
-    /// Only those before this one: ids grow with time.
-    pub before: Option<OperationId>,
-}
-
-/// Operations, newest first.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list(conn: &mut PgConnection, filter: &OperationFilter, limit: i64) -> Result<Vec<OperationRow>, Error> {
-    Ok(sqlx::query_as!(
-        OperationRow,
-        r#"SELECT o.id AS "id: OperationId", o.kind, o.node_id AS "node: NodeId", n.name AS "node_name?",
-                  n.deadline_at AS "deadline_at?", n.waiting_for AS "waiting_for?", o.claim_id AS "claim: ClaimId",
-                  o.state, o.actor, o.request_id, o.message, o.error, o.created_at, o.started_at, o.finished_at
-           FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
-           WHERE ($1::uuid IS NULL OR o.node_id = $1) AND ($2::text IS NULL OR o.state = $2)
-             AND ($3::uuid IS NULL OR o.id < $3)
-           ORDER BY o.id DESC LIMIT $4"#,
-        filter.node as Option<NodeId>,
-        filter.state,
-        filter.before as Option<OperationId>,
-        limit,
-    )
-    .fetch_all(conn)
-    .await?)
-}
-
 /// Operations by id, in any order; ids that are gone are left out.
 ///
 /// # Errors

@@ -38,8 +38,7 @@ pub fn router() -> OpenApiRouter<App> {
 async fn list_agents(State(app): State<App>, _: Actor, Path(site): Path<String>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let rows = db::agents::list(&mut conn).await?;
-    let items: Vec<Agent> = rows.into_iter().filter(|row| row.site == site.id).map(agent).collect();
+    let items: Vec<Agent> = db::agents::list(&mut conn, Some(&[site.id.0])).await?.into_iter().map(agent).collect();
     Answer::ok(&Page { items, next_page_token: None })
 }
 
@@ -67,7 +66,7 @@ async fn enrol_agent(
         let id = db::enrolments::insert(conn, site.id, request.name.as_str(), &minted.hash, times).await?;
         let summary = format!("agent {} enrolled for {}", request.name, site.name);
         record(conn, &app, &actor, ("agent.enrolled", summary), &site).await?;
-        let row = db::agents::list(conn).await?.into_iter().find(|row| row.id == id);
+        let row = db::agents::list(conn, Some(&[site.id.0])).await?.into_iter().find(|row| row.id == id);
         let agent = agent(row.ok_or_else(|| Error::NotFound(format!("agent {}", request.name)))?);
         let authority = app.keys.authority.pem().to_owned();
         let enrolled = EnrolledAgent { agent, token: minted.secret, token_expires_at: times.1, authority };
@@ -89,8 +88,8 @@ async fn remove_agent(
 ) -> Result<Response, Error> {
     writing::write(&app, async |conn| {
         let site = find_site(conn, &site).await?;
-        let mut agents = db::agents::list(conn).await?.into_iter();
-        let found = agents.find(|row| row.site == site.id && (row.name == key || row.id.to_string() == key));
+        let mut agents = db::agents::list(conn, Some(&[site.id.0])).await?.into_iter();
+        let found = agents.find(|row| row.name == key || row.id.to_string() == key);
         let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
         db::jobs::requeue_of(conn, agent.id).await?;
         db::agents::delete(conn, agent.id).await?;

@@ -25,6 +25,7 @@ use crate::db;
 use crate::db::approvals::{ApprovalRow, NewApproval};
 use crate::db::claims::ClaimRow;
 use crate::db::events::NewEvent;
+use crate::db::filter;
 use crate::error::Error;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -43,8 +44,11 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", responses(
     (status = 200, description = "All that are open", body = Page<Approval>),
 ))]
-async fn list_approvals(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
-    let rows = db::approvals::list_open(&mut *app.pool.acquire().await?, app.clock.now()).await?;
+async fn list_approvals(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    // What is open is of a claim that holds its node: it lies where that does.
+    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
+    let rows = db::approvals::list_open(&mut conn, nodes.as_deref(), app.clock.now()).await?;
     let items = rows.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
     Answer::ok(&Page { items, next_page_token: None })
 }

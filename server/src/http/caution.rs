@@ -13,7 +13,9 @@ use super::idempotency::IdempotencyKey;
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
+use crate::db::filter;
 use crate::engine::caution;
 use crate::error::Error;
 
@@ -29,8 +31,8 @@ pub fn router() -> OpenApiRouter<App> {
 #[utoipa::path(get, path = "/v1/caution", tag = "caution", responses(
     (status = 200, description = "How it stands", body = CautionStatus),
 ))]
-async fn get_caution(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
-    Answer::ok(&status(&mut *app.pool.acquire().await?).await?)
+async fn get_caution(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
+    Answer::ok(&status(&mut *app.pool.acquire().await?, &actor.sight()).await?)
 }
 
 /// Ends caution mode. Every permit of before stays void; what was under way is begun anew.
@@ -65,15 +67,17 @@ pub async fn confirm(
     }
     writing::once(app, actor, idempotency, request, async |conn| {
         caution::confirm(conn, actor, request.id, note, app.clock.now()).await?;
-        Answer::ok(&status(conn).await?).map(Effect::Done)
+        Answer::ok(&status(conn, &actor.sight()).await?).map(Effect::Done)
     })
     .await
 }
 
-async fn status(conn: &mut PgConnection) -> Result<CautionStatus, Error> {
+/// How it stands, with the agents of the sites that a reader may see.
+async fn status(conn: &mut PgConnection, sight: &Sight) -> Result<CautionStatus, Error> {
     let open = db::cautions::find_open(conn).await?;
     let since = open.as_ref().map(|row| row.noticed_at);
-    let agents = db::agents::list(conn).await?.into_iter().map(|row| {
+    let sites = filter::seen(conn, &filter::objects("site"), sight).await?;
+    let agents = db::agents::list(conn, sites.as_deref()).await?.into_iter().map(|row| {
         let last_seen = row.last_seen.map(|at| at.to_jiff());
         let heard = since.is_none_or(|since| last_seen.is_some_and(|seen| seen >= since));
         Witness { agent: row.name, site: row.site_name, last_seen, heard }

@@ -20,9 +20,11 @@ use super::answer::Answer;
 use super::extract::Query;
 use super::waiting;
 use crate::app::App;
+use crate::auth::access::Sight;
 use crate::auth::{self, Actor};
 use crate::db;
 use crate::db::events::{EventFilter, EventRow};
+use crate::db::seen::Found;
 use crate::error::Error;
 
 const DEFAULT: u32 = 100;
@@ -58,18 +60,19 @@ struct EventsQuery {
 ))]
 async fn list_events(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let filter = filter(&app, query.node.as_deref()).await?;
+    let filter = filter(&app, &actor, query.node.as_deref()).await?;
+    let sight = actor.sight();
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if text(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
         let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
         let after = resumed.unwrap_or(query.after);
         // Told before the stream begins: inside of it there is no status to tell it with.
         db::events::list_on(&mut *app.pool.acquire().await?, filter, after, 1).await?;
-        let frames = frames(app, headers.clone(), filter, after);
+        let frames = frames(app, Reader { headers: headers.clone(), filter, sight }, after);
         return Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response());
     }
     let limit = query.limit.unwrap_or(DEFAULT);
@@ -78,10 +81,13 @@ async fn list_events(
     }
     let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
     let mut changes = app.wake_readers.subscribe();
+    let mut last_seq = query.after;
     loop {
-        let rows = db::events::list_on(&mut *app.pool.acquire().await?, filter, query.after, i64::from(limit)).await?;
+        let mut conn = app.pool.acquire().await?;
+        let Found { rows, at } = db::seen::list_on(&mut conn, (filter, &sight), last_seq, i64::from(limit)).await?;
+        drop(conn);
+        last_seq = at;
         if !rows.is_empty() || Instant::now() >= deadline {
-            let last_seq = rows.last().map_or(query.after, |row| row.seq);
             let items = rows.into_iter().map(event).collect();
             return Ok(Answer::ok(&Events { items, last_seq })?.into_response());
         }
@@ -89,9 +95,9 @@ async fn list_events(
     }
 }
 
-async fn filter(app: &App, node: Option<&str>) -> Result<EventFilter, Error> {
+async fn filter(app: &App, actor: &Actor, node: Option<&str>) -> Result<EventFilter, Error> {
     let Some(key) = node else { return Ok(EventFilter::default()) };
-    let id = db::nodes::find_id(&mut *app.pool.acquire().await?, key).await?;
+    let id = actor.find_node(&mut *app.pool.acquire().await?, key).await?;
     let id =
         id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
     Ok(EventFilter { node: Some(id), ..EventFilter::default() })
@@ -114,14 +120,16 @@ pub fn event(row: EventRow) -> Event {
     }
 }
 
-/// The stream. Before each look the reader's right is checked again. It ends when that is gone, the database fails, or its time is up;
-/// the reader resumes where it was.
-fn frames(
-    app: App,
-    reader: HeaderMap,
+/// Who follows a stream, and what they may see of it.
+struct Reader {
+    headers: HeaderMap,
     filter: EventFilter,
-    after: i64,
-) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
+    sight: Sight,
+}
+
+/// The stream. With each look the reader's right is checked again. It ends when that is another, the database fails, or its time is up;
+/// the reader resumes where it was.
+fn frames(app: App, reader: Reader, after: i64) -> impl Stream<Item = Result<Frame, Infallible>> + Send + use<> {
     let changes = app.wake_readers.subscribe();
     let ends = Instant::now() + STREAM_LASTS;
     let state = (app, reader, changes, after, std::collections::VecDeque::new());
@@ -130,8 +138,16 @@ fn frames(
             if Instant::now() >= ends {
                 return None;
             }
-            match batch(&app, &reader, filter, after).await {
-                Ok(rows) => ready.extend(rows),
+            match batch(&app, &reader, after).await {
+                // What was looked at and is not the reader's may not have been all there is.
+                Ok(found) if found.rows.is_empty() && found.at > after => {
+                    after = found.at;
+                    continue;
+                }
+                Ok(found) => {
+                    after = found.at;
+                    ready.extend(found.rows);
+                }
                 Err(error) => {
                     tracing::info!(%error, "event stream ends");
                     return None;
@@ -142,7 +158,6 @@ fn frames(
             }
         }
         let row: EventRow = ready.pop_front()?;
-        after = row.seq;
         let frame = Frame::default().id(row.seq.to_string()).event(row.kind.clone());
         let frame = match frame.json_data(event(row)) {
             Ok(frame) => frame,
@@ -152,9 +167,14 @@ fn frames(
     })
 }
 
-async fn batch(app: &App, reader: &HeaderMap, filter: EventFilter, after: i64) -> Result<Vec<EventRow>, Error> {
-    let rows = db::events::list_on(&mut *app.pool.acquire().await?, filter, after, BATCH).await?;
+async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
+    let Reader { headers, filter, sight } = reader;
+    let found = db::seen::list_on(&mut *app.pool.acquire().await?, (*filter, sight), after, BATCH).await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
-    auth::authenticate(reader, app).await?.need_everywhere("fleet.read")?;
-    Ok(rows)
+    let actor = auth::authenticate(headers, app).await?;
+    actor.need_somewhere("fleet.read")?;
+    match actor.sight() == *sight {
+        true => Ok(found),
+        false => Err(Error::Forbidden("What the reader may see is not what it was.".into())),
+    }
 }

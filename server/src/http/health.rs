@@ -18,6 +18,7 @@ use super::extract::Query;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::filter;
 use crate::error::Error;
 
 /// How long the database may take to say that it is there.
@@ -63,7 +64,7 @@ async fn ready(State(app): State<App>) -> Result<Response, Error> {
 /// Counts are read when they are asked for: every replica then shows the same.
 async fn show_metrics(State(app): State<App>, _: Actor) -> Result<Response, Error> {
     let mut conn = app.pool.acquire().await?;
-    let nodes = db::monitoring::count_by_state(&mut conn).await?;
+    let nodes = db::monitoring::count_by_state(&mut conn, None).await?;
     for state in NodeState::ALL {
         let count = nodes.iter().find(|(word, _)| word == state.as_str()).map_or(0, |(_, count)| *count);
         gauge("muster_nodes", state.as_str(), count);
@@ -97,11 +98,13 @@ struct TargetsQuery {
 ))]
 async fn list_prometheus_targets(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<TargetsQuery>,
 ) -> Result<Answer, Error> {
     let port = query.port.unwrap_or(EXPORTER_PORT);
-    let rows = db::monitoring::list_targets(&mut *app.pool.acquire().await?).await?;
+    let mut conn = app.pool.acquire().await?;
+    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
+    let rows = db::monitoring::list_targets(&mut conn, nodes.as_deref()).await?;
     let group = |row: db::monitoring::TargetRow| {
         let text = |value: Option<String>| value.unwrap_or_default();
         let target = std::net::SocketAddr::new(row.address.addr(), port).to_string();

@@ -76,7 +76,7 @@ struct OperationsQuery {
 ))]
 async fn list_operations(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<OperationsQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
@@ -84,7 +84,7 @@ async fn list_operations(
     let mut only: Vec<Term> = state.map(|state| Term::equal("state", state)).into_iter().collect();
     if let Some(key) = node {
         let missing = || Error::unprocessable("node", "not_found", format!("There is no node called {key:?}."));
-        let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(missing)?;
+        let id = actor.find_node(&mut conn, &key).await?.ok_or_else(missing)?;
         only.push(Term::equal("node", id.to_string()));
     }
     let query = ListQuery { limit, page_token, filter, sort, fields, count };
@@ -92,7 +92,8 @@ async fn list_operations(
         let rows = db::operations::list_by_id(conn, ids).await?;
         views(conn, rows).await
     };
-    paging::page(&mut conn, &OPERATIONS, &query, (only, &Vec::new()), load, |operation| (operation.id, "")).await
+    let only = (only, &actor.sight());
+    paging::page(&mut conn, &OPERATIONS, &query, only, load, |operation| (operation.id, "")).await
 }
 
 /// How long to wait.

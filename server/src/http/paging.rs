@@ -87,9 +87,6 @@ impl ListQuery {
     }
 }
 
-/// What every declared object is made of.
-pub const PARTS: &[&str] = filter::NODES.parts;
-
 /// A page of a list with its own file in `db/filter`: what fits the filter and `also` and lies in `sight`, in the order that was asked for. `load` brings the rows of
 /// these ids, in any order, and `key` says of each its id and name.
 ///

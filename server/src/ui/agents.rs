@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::agents::AgentRow;
+use crate::db::filter;
 use crate::error::Error;
 
 /// Polls come every second or so; beyond this something is in the way. Seconds.
@@ -43,7 +44,9 @@ pub(super) struct AgentLine {
 
 /// Every agent.
 pub(super) async fn list_agents(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
-    let rows = db::agents::list(&mut *app.pool.acquire().await?).await?;
+    let mut conn = app.pool.acquire().await?;
+    let sites = filter::seen(&mut conn, &filter::objects("site"), &actor.sight()).await?;
+    let rows = db::agents::list(&mut conn, sites.as_deref()).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "Agents")
             .by_hand("muster agent list SITE", "/v1/sites/SITE/agents"),

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::claims::ClaimRow;
+use crate::db::filter::{self, Term};
 use crate::db::objects::ObjectRow;
 use crate::db::pages::work::PoolCount;
 use crate::error::Error;
@@ -76,14 +77,19 @@ pub(super) async fn list_claims(
     Query(query): Query<ClaimsQuery>,
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
-    let pools = db::objects::list(&mut conn, "pool", &std::collections::BTreeMap::new(), "", POOLS).await?;
-    let counts = db::pages::work::count_pools(&mut conn).await?;
+    let sight = actor.sight();
+    let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let pools = db::objects::list(&mut conn, "pool", &sight, POOLS).await?;
+    let counts = db::pages::work::count_pools(&mut conn, nodes.as_deref()).await?;
     let only = Some(query.pool.as_str()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut claims = db::claims::list(&mut conn, only, &query.after, limit).await?;
-    let waiting = db::approvals::list_open(&mut conn, visit.now).await?;
-    let more = claims.len() > ROWS;
-    claims.truncate(ROWS);
+    let terms: Vec<Term> = only.map(|pool| Term::equal("pool", pool)).into_iter().collect();
+    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
+    let mut ids = filter::list_ids(&mut conn, &filter::CLAIMS, (&terms, &sight), from, limit).await?;
+    let more = ids.len() > ROWS;
+    ids.truncate(ROWS);
+    let claims = db::claims::list_by_id(&mut conn, &ids).await?;
+    let waiting = db::approvals::list_open(&mut conn, nodes.as_deref(), visit.now).await?;
     let pool_part = only.map(|name| format!("pool={}&", format::escape(name))).unwrap_or_default();
     let next = claims
         .last()

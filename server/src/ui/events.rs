@@ -14,7 +14,8 @@ use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::events::EventRow;
+use crate::db::events::{EventFilter, EventRow};
+use crate::db::seen::Found;
 use crate::error::Error;
 use crate::http::extract::Query;
 
@@ -59,18 +60,22 @@ pub(super) async fn list_events(
     let wanted = query.node.trim();
     let node = match wanted {
         "" => None,
-        key => Some(db::nodes::find_id(&mut conn, key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?),
+        key => {
+            let found = actor.find_node(&mut conn, key).await?;
+            Some(found.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?)
+        }
     };
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut rows =
-        db::pages::work::list_events_before(&mut conn, node, query.before.unwrap_or(i64::MAX), limit).await?;
-    let more = rows.len() > ROWS;
+    let filter = EventFilter { node, ..EventFilter::default() };
+    let before = query.before.unwrap_or(i64::MAX);
+    let Found { mut rows, at } = db::seen::list_before(&mut conn, (filter, &actor.sight()), before, limit).await?;
+    // Where not all was looked at, what is before it is another page.
+    let at = rows.get(ROWS).map_or(at, |_| rows[ROWS - 1].seq);
     rows.truncate(ROWS);
     let ids: Vec<NodeId> = rows.iter().filter_map(|row| row.node).collect();
     let names: BTreeMap<NodeId, String> = db::pages::work::list_names(&mut conn, &ids).await?.into_iter().collect();
     let part = if wanted.is_empty() { String::new() } else { format!("node={}&", format::escape(wanted)) };
-    let next =
-        rows.last().filter(|_| more).map(|last| format!("/events?{part}before={}", last.seq)).unwrap_or_default();
+    let next = if at > 1 { format!("/events?{part}before={at}") } else { String::new() };
     let newest = query.before.is_none();
     let cli = if wanted.is_empty() {
         "muster event list".to_owned()

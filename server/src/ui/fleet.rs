@@ -8,6 +8,7 @@ use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use muster_core::lifecycle::state::State as NodeState;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::agents::{self, AgentLine};
 use super::chips::{self, Chip};
@@ -15,7 +16,9 @@ use super::format::{self, Moment, member};
 use super::frame::{Frame, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
+use crate::db::filter;
 use crate::db::pages::fleet::{AttentionRow, FailingGate, TransitionRow};
 use crate::db::pages::racks::RackRow;
 use crate::error::Error;
@@ -104,20 +107,24 @@ struct Transition {
 /// The fleet.
 pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visit) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
-    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn).await?.into_iter().collect();
+    let sight = actor.sight();
+    let seen = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let nodes = seen.as_deref();
+    let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn, nodes).await?.into_iter().collect();
     let total: i64 = counts.values().sum();
     let now = visit.now;
-    let mut stuck = db::pages::fleet::list_stuck(&mut conn, now, ROWS + 1).await?;
+    let mut stuck = db::pages::fleet::list_stuck(&mut conn, nodes, now, ROWS + 1).await?;
     let stuck_more = cut(&mut stuck, ROWS);
-    let helpless = db::pages::fleet::list_helpless(&mut conn, ROWS).await?;
+    let helpless = db::pages::fleet::list_helpless(&mut conn, nodes, ROWS).await?;
     let helpless_all = ["quarantined", "failed"].iter().filter_map(|state| counts.get(*state)).sum::<i64>();
     let helpless_more = helpless_all - i64::try_from(helpless.len()).unwrap_or(0);
     let since_week = now - SignedDuration::from_hours(7 * 24);
-    let gates = db::pages::fleet::list_failing_gates(&mut conn, since_week, 8).await?;
-    let (racks, racks_more) = map(&mut conn, total).await?;
+    let gates = db::pages::fleet::list_failing_gates(&mut conn, nodes, since_week, 8).await?;
+    let (racks, racks_more) = map(&mut conn, (nodes, &sight), total).await?;
     let since_day = now - SignedDuration::from_hours(24);
-    let transitions = db::pages::fleet::list_transitions(&mut conn, since_day, TRANSITIONS).await?;
-    let agents = db::agents::list(&mut conn).await?;
+    let transitions = db::pages::fleet::list_transitions(&mut conn, nodes, since_day, TRANSITIONS).await?;
+    let sites = filter::seen(&mut conn, &filter::objects("site"), &sight).await?;
+    let agents = db::agents::list(&mut conn, sites.as_deref()).await?;
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet").by_hand("muster node list", "/v1/nodes"),
         total: format::count(total),
@@ -192,20 +199,27 @@ fn gate(row: FailingGate) -> Gate {
     Gate { name: format::cut(&row.gate, 80), told, example: row.example }
 }
 
-async fn map(conn: &mut PgConnection, nodes: i64) -> Result<(Vec<Rack>, bool), Error> {
-    let mut rows = db::pages::racks::list(conn, None, "", RACKS + 1).await?;
-    let more = cut(&mut rows, RACKS);
-    let racks = match nodes <= NODES_ON_MAP {
-        true => every_node(conn, rows).await?,
-        false => bars(conn, rows).await?,
+/// The racks that a reader may see, with these nodes, or all.
+async fn map(
+    conn: &mut PgConnection,
+    (nodes, sight): (Option<&[Uuid]>, &Sight),
+    total: i64,
+) -> Result<(Vec<Rack>, bool), Error> {
+    let from = (filter::BY_NAME[0], None);
+    let mut racks = filter::list_ids(conn, &filter::objects("rack"), (&[], sight), from, RACKS + 1).await?;
+    let more = cut(&mut racks, RACKS);
+    let rows = db::pages::racks::list(conn, nodes, &racks).await?;
+    let racks = match total <= NODES_ON_MAP {
+        true => every_node(conn, nodes, rows).await?,
+        false => bars(conn, nodes, rows).await?,
     };
     Ok((racks, more))
 }
 
-async fn every_node(conn: &mut PgConnection, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
+async fn every_node(conn: &mut PgConnection, nodes: Option<&[Uuid]>, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let placed = db::pages::racks::list_placed(conn, &ids, NODES_ON_MAP).await?;
-    let unplaced = db::pages::racks::list_unplaced(conn, NODES_ON_MAP).await?;
+    let placed = db::pages::racks::list_placed(conn, nodes, &ids, NODES_ON_MAP).await?;
+    let unplaced = db::pages::racks::list_unplaced(conn, nodes, NODES_ON_MAP).await?;
     let cells = |rack| {
         let standing = placed.iter().filter(|node| node.rack == Some(rack));
         standing.map(|node| cell(&node.name, &node.state)).collect::<Vec<_>>()
@@ -235,9 +249,9 @@ fn cell(name: &str, state: &str) -> Cell {
 /// The order of a bar: what is well first, what needs a person last, where the eye ends.
 const TONES: [&str; 6] = ["ok", "idle", "move", "off", "warn", "bad"];
 
-async fn bars(conn: &mut PgConnection, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
+async fn bars(conn: &mut PgConnection, nodes: Option<&[Uuid]>, rows: Vec<RackRow>) -> Result<Vec<Rack>, Error> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let counts = db::pages::racks::count_states(conn, &ids).await?;
+    let counts = db::pages::racks::count_states(conn, nodes, &ids).await?;
     let one = |row: RackRow| {
         let own: Vec<_> = counts.iter().filter(|count| count.rack == row.id).collect();
         let mut x = 0;

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::auth::access::Sight;
 use crate::auth::{self, Actor};
 use crate::db;
 use crate::error::Error;
@@ -32,6 +33,8 @@ const LASTS: Duration = Duration::from_secs(10 * 60);
 struct Follower {
     app: App,
     headers: HeaderMap,
+    /// What the reader may see.
+    sight: Sight,
     changes: watch::Receiver<i64>,
     after: i64,
     ends: Instant,
@@ -41,12 +44,13 @@ struct Follower {
 /// The stream of changes.
 pub(super) async fn stream_changes(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Error> {
     let after = db::events::whole(&mut *app.pool.acquire().await?).await?;
     let changes = app.wake_readers.subscribe();
-    let follower = Follower { changes, app, headers, after, ends: Instant::now() + LASTS, greeted: false };
+    let (sight, ends) = (actor.sight(), Instant::now() + LASTS);
+    let follower = Follower { changes, app, headers, sight, after, ends, greeted: false };
     Ok(Sse::new(stream::unfold(follower, next)).keep_alive(KeepAlive::default()))
 }
 
@@ -62,20 +66,25 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
         if Instant::now() >= follower.ends {
             return None;
         }
-        let changed = match look(&follower).await {
-            Ok(changed) => changed,
+        let (changed, at) = match look(&follower).await {
+            Ok(found) => found,
             Err(error) => {
                 tracing::debug!(%error, "a page's stream ends");
                 return None;
             }
         };
+        let on = at > follower.after;
+        follower.after = at;
         if let Some(&(last, _)) = changed.last() {
-            follower.after = last;
             let nodes: BTreeMap<String, i64> =
                 changed.iter().filter_map(|(seq, node)| Some((node.as_ref()?.to_string(), *seq))).collect();
             let data = json!({ "seq": last, "nodes": nodes }).to_string();
             tokio::time::sleep(GATHER).await;
             return Some((Ok(Event::default().event("changed").id(last.to_string()).data(data)), follower));
+        }
+        if on {
+            // What was looked at and is not the reader's may not have been all there is.
+            continue;
         }
         // A closed channel means the server is going down; the look's length still bounds the loop.
         if let Ok(Err(_)) = tokio::time::timeout(LOOK, follower.changes.changed()).await {
@@ -84,12 +93,16 @@ async fn next(mut follower: Follower) -> Option<(Result<Event, Infallible>, Foll
     }
 }
 
-async fn look(follower: &Follower) -> Result<Vec<(i64, Option<NodeId>)>, Error> {
+async fn look(follower: &Follower) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
     let mut conn = follower.app.pool.acquire().await?;
-    let changed = db::pages::work::list_changed(&mut conn, follower.after, BATCH).await?;
+    let found = db::seen::list_changed(&mut conn, &follower.sight, follower.after, BATCH).await?;
     drop(conn);
-    if !changed.is_empty() && auth::signed_in(&follower.app, &follower.headers).await?.is_none() {
-        return Err(Error::Unauthenticated);
+    if !found.0.is_empty() {
+        let actor = auth::signed_in(&follower.app, &follower.headers).await?.ok_or(Error::Unauthenticated)?;
+        if actor.sight() != follower.sight {
+            // The page comes back at once, with what it may see now.
+            return Err(Error::Forbidden("What the reader may see is not what it was.".into()));
+        }
     }
-    Ok(changed)
+    Ok(found)
 }

@@ -11,6 +11,7 @@ use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::filter::{self, Term};
 use crate::db::pages::racks::{PlacedRow, RackRow};
 use crate::error::Error;
 use crate::http::extract::Query;
@@ -81,11 +82,16 @@ pub(super) async fn list_racks(
     let mut conn = app.pool.acquire().await?;
     let only = Some(query.rack.trim()).filter(|name| !name.is_empty());
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut rows = db::pages::racks::list(&mut conn, only, &query.after, limit).await?;
-    let more = rows.len() > ROWS;
-    rows.truncate(ROWS);
+    let sight = actor.sight();
+    let terms: Vec<Term> = only.map(|name| Term::equal("name", name)).into_iter().collect();
+    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
+    let mut racks = filter::list_ids(&mut conn, &filter::objects("rack"), (&terms, &sight), from, limit).await?;
+    let more = racks.len() > ROWS;
+    racks.truncate(ROWS);
+    let nodes = filter::seen(&mut conn, &filter::NODES, &sight).await?;
+    let rows = db::pages::racks::list(&mut conn, nodes.as_deref(), &racks).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
-    let placed = db::pages::racks::list_placed(&mut conn, &ids, NODES).await?;
+    let placed = db::pages::racks::list_placed(&mut conn, nodes.as_deref(), &ids, NODES).await?;
     let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
     let (cli, path) = match only {
         Some(name) => {

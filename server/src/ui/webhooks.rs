@@ -1,7 +1,5 @@
 //! Who is told what happens, and what was sent to one of them.
 
-use std::collections::BTreeMap;
-
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
@@ -14,6 +12,7 @@ use super::format::{self, Moment};
 use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
@@ -74,7 +73,7 @@ pub(super) async fn list_webhooks(
 ) -> Result<Page, Error> {
     let mut conn = app.pool.acquire().await?;
     let most = i64::try_from(MOST).unwrap_or(i64::MAX);
-    let rows = db::objects::list(&mut conn, "webhook", &BTreeMap::new(), "", most).await?;
+    let rows = db::objects::list(&mut conn, "webhook", &Sight::new(), most).await?;
     let mut webhooks = Vec::with_capacity(rows.len());
     let mut deliveries = Vec::new();
     for row in rows {

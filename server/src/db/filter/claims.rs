@@ -2,6 +2,7 @@
 
 use muster_core::claims::ClaimState;
 
+use super::sight::{OF_NODE, Place};
 use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, unknown};
 use crate::error::Error;
 
@@ -12,11 +13,15 @@ pub const CLAIMS: List = List {
     parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
     from: "claims c",
     only: "c.state <> 'released'",
+    kind: None,
     id: "c.id",
     by_name: "c.name",
     field,
-    seen: None,
+    place: PLACE,
 };
+
+/// Where its node does, and in its own pool: when it is over, the node may be another's.
+const PLACE: Place = Place { joins: " LEFT JOIN nodes n ON n.id = c.node_id", pool: "c.pool_id", ..OF_NODE };
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {
     Ok(match term.field.as_str() {

@@ -2,20 +2,24 @@
 //! of fields and operators, with every value bound. A list says what it can be filtered and sorted by in a file of its own.
 
 mod claims;
+mod events;
 mod grammar;
 mod nodes;
+mod objects;
 mod operations;
+mod sight;
 
 pub use self::claims::CLAIMS;
+pub use self::events::event_seqs;
 pub use self::grammar::{Op, Term, parse};
 pub use self::nodes::NODES;
+pub use self::objects::objects;
 pub use self::operations::OPERATIONS;
-
-use std::collections::BTreeMap;
 
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
+use self::sight::Place;
 use crate::auth::access::Sight;
 use crate::error::Error;
 
@@ -32,12 +36,14 @@ pub struct List {
     from: &'static str,
     /// What holds for all that are listed.
     only: &'static str,
+    /// Of which kind they are, where one table has several.
+    kind: Option<&'static str>,
     id: &'static str,
     /// Empty where nothing is sorted by it.
     by_name: &'static str,
     field: fn(&Term) -> Result<Field<'_>, Error>,
-    /// Leaves what lies in one scope of each list; without it, whoever does not see everything sees nothing.
-    seen: Option<fn(&mut QueryBuilder<Postgres>, &Sight)>,
+    /// Where they lie, which decides who sees them.
+    place: Place,
 }
 
 /// What a list runs by: something that no two rows share and that an index serves.
@@ -140,7 +146,8 @@ pub async fn list_ids(
         Order::Down => (" < ", " DESC"),
     };
     let mut query = QueryBuilder::<Postgres>::new("SELECT ");
-    query.push(list.id).push(" FROM ").push(list.from).push(" WHERE ").push(list.only);
+    query.push(list.id);
+    rows(&mut query, list, sight);
     if let Some(after) = after {
         query.push(" AND ").push(column).push(beyond);
         match sort.key {
@@ -168,12 +175,14 @@ pub async fn count(
     (terms, sight): (&[Term], &Sight),
     how: Count,
 ) -> Result<Option<i64>, Error> {
+    // There is little of what shares a table: a guess is no cheaper.
+    let how = if list.kind.is_some() && how == Count::Estimate { Count::Exact } else { how };
     let mut query = QueryBuilder::<Postgres>::new(match how {
         Count::None => return Ok(None),
         Count::Exact => "SELECT count(*)",
         Count::Estimate => "EXPLAIN (FORMAT JSON) SELECT",
     });
-    query.push(" FROM ").push(list.from).push(" WHERE ").push(list.only);
+    rows(&mut query, list, sight);
     conditions(&mut query, list, terms, sight)?;
     if how == Count::Exact {
         return Ok(Some(query.build_query_scalar().persistent(false).fetch_one(conn).await?));
@@ -182,16 +191,35 @@ pub async fn count(
     Ok(plan.pointer("/0/Plan/Plan Rows").and_then(serde_json::Value::as_i64))
 }
 
+/// All that a reader may see of a list: its id for each; nothing where that is everything. For what is asked of many rows at once and is no page.
+///
+/// # Errors
+/// When the database fails.
+pub async fn seen(conn: &mut PgConnection, list: &List, sight: &Sight) -> Result<Option<Vec<Uuid>>, Error> {
+    if sight.is_empty() {
+        return Ok(None);
+    }
+    let mut query = QueryBuilder::<Postgres>::new("SELECT ");
+    query.push(list.id);
+    rows(&mut query, list, sight);
+    conditions(&mut query, list, &[], sight)?;
+    Ok(Some(query.build_query_scalar().persistent(false).fetch_all(conn).await?))
+}
+
+fn rows(query: &mut QueryBuilder<Postgres>, list: &List, sight: &Sight) {
+    query.push(" FROM ").push(list.from).push(if sight.is_empty() { "" } else { list.place.joins });
+    query.push(" WHERE ").push(list.only);
+    if let Some(kind) = list.kind {
+        query.push(" AND o.kind = ").push_bind(kind);
+    }
+}
+
 fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], sight: &Sight) -> Result<(), Error> {
     for term in terms {
         query.push(" AND ");
         condition(query, (list.field)(term)?, term);
     }
-    match list.seen {
-        _ if sight.is_empty() => {}
-        Some(seen) => seen(query, sight),
-        None => drop(query.push(" AND false")),
-    }
+    sight::within(query, &list.place, sight);
     Ok(())
 }
 
@@ -292,16 +320,4 @@ fn word<'term, T: std::str::FromStr>(term: &Term, column: &'static str, noun: &s
         return Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not {noun}", term.value)));
     }
     Ok(Field::Text(column))
-}
-
-/// The terms of a list that can only be filtered by labels.
-///
-/// # Errors
-/// 422 for another field or operator.
-pub fn labels(terms: &[Term]) -> Result<BTreeMap<String, String>, Error> {
-    let label = |term: &Term| match (term.field.strip_prefix("label."), term.op) {
-        (Some(name), Op::Equal) => Ok((name.to_owned(), term.value.clone())),
-        _ => Err(Error::unprocessable("filter", "unknown_field", "This list is filtered by label.NAME=VALUE only.")),
-    };
-    terms.iter().map(label).collect()
 }

@@ -1,10 +1,9 @@
 //! Lists of nodes.
 
 use muster_core::lifecycle::state::State;
-use sqlx::{Postgres, QueryBuilder};
 
+use super::sight::OF_NODE;
 use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, unknown, word};
-use crate::auth::access::Sight;
 use crate::error::Error;
 
 /// All nodes.
@@ -14,10 +13,11 @@ pub const NODES: List = List {
     parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
     from: "nodes n",
     only: "true",
+    kind: None,
     id: "n.id",
     by_name: "n.name",
     field,
-    seen: Some(seen),
+    place: OF_NODE,
 };
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {
@@ -46,28 +46,4 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
             }
         },
     })
-}
-
-/// Leaves what lies in one scope of each list.
-fn seen(query: &mut QueryBuilder<Postgres>, sight: &Sight) {
-    for scopes in sight {
-        query.push(" AND (false");
-        for scope in scopes {
-            query.push(" OR (n.labels @> ").push_bind(sqlx::types::Json(scope.labels.clone()));
-            for (column, kind, name) in [("n.site_id", "site", &scope.site), ("n.rack_id", "rack", &scope.rack)] {
-                let Some(name) = name else { continue };
-                query.push(" AND ").push(column).push(" = (SELECT id FROM objects WHERE kind = ").push_bind(kind);
-                query.push(" AND name = ").push_bind(name.clone()).push(")");
-            }
-            if let Some(pool) = &scope.pool {
-                query.push(
-                    " AND EXISTS (SELECT FROM claims c JOIN objects p ON p.id = c.pool_id
-                                  WHERE c.node_id = n.id AND c.state <> 'released' AND p.name = ",
-                );
-                query.push_bind(pool.clone()).push(")");
-            }
-            query.push(")");
-        }
-        query.push(")");
-    }
 }

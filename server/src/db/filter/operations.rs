@@ -2,6 +2,7 @@
 
 use muster_api::operations::OperationState;
 
+use super::sight::{OF_NODE, Place};
 use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, unknown, word};
 use crate::error::Error;
 
@@ -28,10 +29,19 @@ pub const OPERATIONS: List = List {
     ],
     from: "operations o",
     only: "true",
+    kind: None,
     id: "o.id",
     by_name: "",
     field,
-    seen: None,
+    place: PLACE,
+};
+
+/// Where its node does, and in the pool of its claim, or of the node's.
+const PLACE: Place = Place {
+    joins: " LEFT JOIN nodes n ON n.id = o.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'
+             LEFT JOIN claims c ON c.id = o.claim_id",
+    pool: "COALESCE(c.pool_id, h.pool_id)",
+    ..OF_NODE
 };
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {

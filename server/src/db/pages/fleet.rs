@@ -23,35 +23,47 @@ pub struct AttentionRow {
     pub next_action: Option<String>,
 }
 
-/// Nodes that stay in a moving state for longer than it may take, the longest overdue first.
+/// Those of these nodes, or of all, that stay in a moving state for longer than it may take, the longest overdue first.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_stuck(conn: &mut PgConnection, now: Timestamp, limit: i64) -> Result<Vec<AttentionRow>, Error> {
+pub async fn list_stuck(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    now: Timestamp,
+    limit: i64,
+) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
         r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
            FROM nodes
            WHERE deadline_at < $1 AND state NOT IN ('quarantined', 'failed', 'maintenance')
+             AND ($3::uuid[] IS NULL OR id = ANY ($3))
            ORDER BY deadline_at LIMIT $2"#,
         now.to_sqlx() as _,
         limit,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
 }
 
-/// Nodes that no engine will move: quarantined and failed, the newest first.
+/// Those of these nodes, or of all, that no engine will move: quarantined and failed, the newest first.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_helpless(conn: &mut PgConnection, limit: i64) -> Result<Vec<AttentionRow>, Error> {
+pub async fn list_helpless(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    limit: i64,
+) -> Result<Vec<AttentionRow>, Error> {
     Ok(sqlx::query_as!(
         AttentionRow,
         r#"SELECT id AS "id: NodeId", name, state, entered_at, deadline_at, reason, waiting_for, waiting_owner, next_action
-           FROM nodes WHERE state IN ('quarantined', 'failed')
+           FROM nodes WHERE state IN ('quarantined', 'failed') AND ($2::uuid[] IS NULL OR id = ANY ($2))
            ORDER BY entered_at DESC LIMIT $1"#,
         limit,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
@@ -68,13 +80,14 @@ pub struct FailingGate {
     pub example: String,
 }
 
-/// Gates that failed or gave no answer in runs since `since`, the most frequent first. Ids of runs grow with time, so the primary key
+/// Gates that failed or gave no answer on these nodes, or on any, in runs since `since`, the most frequent first. Ids of runs grow with time, so the primary key
 /// finds the runs.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn list_failing_gates(
     conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
     since: Timestamp,
     limit: i64,
 ) -> Result<Vec<FailingGate>, Error> {
@@ -83,10 +96,11 @@ pub async fn list_failing_gates(
         r#"SELECT g.gate, count(*) FILTER (WHERE g.verdict = 'fail') AS "fails!", count(*) FILTER (WHERE g.verdict = 'error') AS "errors!",
                   count(DISTINCT r.node_id) AS "nodes!", min(n.name) AS "example!"
            FROM gate_runs r JOIN gate_results g ON g.run_id = r.id JOIN nodes n ON n.id = r.node_id
-           WHERE r.id >= $1 AND g.verdict IN ('fail', 'error')
+           WHERE r.id >= $1 AND g.verdict IN ('fail', 'error') AND ($3::uuid[] IS NULL OR r.node_id = ANY ($3))
            GROUP BY g.gate ORDER BY count(*) DESC, g.gate LIMIT $2"#,
         first_id(since),
         limit,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
@@ -109,12 +123,13 @@ pub struct TransitionRow {
 /// How far back the newest events are searched for transitions.
 const SEARCHED: i64 = 2000;
 
-/// The newest transitions since `since`, newest first, among the newest events.
+/// The newest transitions of these nodes, or of any, since `since`, newest first, among the newest events.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn list_transitions(
     conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
     since: Timestamp,
     limit: i64,
 ) -> Result<Vec<TransitionRow>, Error> {
@@ -123,11 +138,12 @@ pub async fn list_transitions(
         r#"SELECT e.at AS "at!: jiff_sqlx::Timestamp", n.name AS "node?", e.detail AS "detail!"
            FROM (SELECT seq, at, kind, node_id, detail FROM events ORDER BY seq DESC LIMIT $3) e
            LEFT JOIN nodes n ON n.id = e.node_id
-           WHERE e.kind = 'node.advanced' AND e.at >= $1
+           WHERE e.kind = 'node.advanced' AND e.at >= $1 AND ($4::uuid[] IS NULL OR e.node_id = ANY ($4))
            ORDER BY e.seq DESC LIMIT $2"#,
         since.to_sqlx() as _,
         limit,
         SEARCHED,
+        nodes,
     )
     .fetch_all(conn)
     .await?)

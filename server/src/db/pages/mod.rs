@@ -3,4 +3,4 @@
 pub mod fleet; // Counts, who is stuck, who needs a person, what fails
 pub mod nodes; // One node beside its document
 pub mod racks; // Racks and what stands in them
-pub mod work; // Operations' logs, claims by pool, the history backwards
+pub mod work; // Operations' logs, claims by pool

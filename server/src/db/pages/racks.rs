@@ -17,21 +17,19 @@ pub struct RackRow {
     pub nodes: i64,
 }
 
-/// Racks by name after `after`; with `only`, that one.
+/// Racks by id, by name, each with how many of these nodes, or of all, it has.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, only: Option<&str>, after: &str, limit: i64) -> Result<Vec<RackRow>, Error> {
+pub async fn list(conn: &mut PgConnection, nodes: Option<&[Uuid]>, racks: &[Uuid]) -> Result<Vec<RackRow>, Error> {
     Ok(sqlx::query_as!(
         RackRow,
         r#"SELECT o.id AS "id: ObjectId", o.name, o.spec,
                   (SELECT COALESCE(SUM(n.power_reserved_w), 0) FROM nodes n WHERE n.rack_id = o.id) AS "committed_w!",
-                  (SELECT count(*) FROM nodes n WHERE n.rack_id = o.id) AS "nodes!"
-           FROM objects o WHERE o.kind = 'rack' AND o.name > $2 AND ($1::text IS NULL OR o.name = $1)
-           ORDER BY o.name LIMIT $3"#,
-        only,
-        after,
-        limit,
+                  (SELECT count(*) FROM nodes n WHERE n.rack_id = o.id AND ($2::uuid[] IS NULL OR n.id = ANY ($2))) AS "nodes!"
+           FROM objects o WHERE o.kind = 'rack' AND o.id = ANY ($1) ORDER BY o.name"#,
+        racks,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
@@ -48,33 +46,45 @@ pub struct PlacedRow {
     pub reason: Option<String>,
 }
 
-/// The nodes of racks, from the top down.
+/// Those of these nodes, or of all, that stand in racks, from the top down.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_placed(conn: &mut PgConnection, racks: &[ObjectId], limit: i64) -> Result<Vec<PlacedRow>, Error> {
+pub async fn list_placed(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    racks: &[ObjectId],
+    limit: i64,
+) -> Result<Vec<PlacedRow>, Error> {
     let ids: Vec<Uuid> = racks.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         PlacedRow,
         r#"SELECT rack_id AS "rack: ObjectId", rack_unit AS unit, name, state, waiting_for, reason FROM nodes
-           WHERE rack_id = ANY($1) ORDER BY rack_id, rack_unit DESC NULLS LAST, name LIMIT $2"#,
+           WHERE rack_id = ANY($1) AND ($3::uuid[] IS NULL OR id = ANY ($3))
+           ORDER BY rack_id, rack_unit DESC NULLS LAST, name LIMIT $2"#,
         &ids,
         limit,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
 }
 
-/// Nodes that stand in no rack, by name.
+/// Those of these nodes, or of all, that stand in no rack, by name.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_unplaced(conn: &mut PgConnection, limit: i64) -> Result<Vec<PlacedRow>, Error> {
+pub async fn list_unplaced(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    limit: i64,
+) -> Result<Vec<PlacedRow>, Error> {
     Ok(sqlx::query_as!(
         PlacedRow,
         r#"SELECT rack_id AS "rack: ObjectId", rack_unit AS unit, name, state, waiting_for, reason FROM nodes
-           WHERE rack_id IS NULL ORDER BY name LIMIT $1"#,
+           WHERE rack_id IS NULL AND ($2::uuid[] IS NULL OR id = ANY ($2)) ORDER BY name LIMIT $1"#,
         limit,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
@@ -88,17 +98,22 @@ pub struct RackCount {
     pub count: i64,
 }
 
-/// The states of racks' nodes, counted.
+/// The states of racks' nodes, counted: of these nodes, or of all.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_states(conn: &mut PgConnection, racks: &[ObjectId]) -> Result<Vec<RackCount>, Error> {
+pub async fn count_states(
+    conn: &mut PgConnection,
+    nodes: Option<&[Uuid]>,
+    racks: &[ObjectId],
+) -> Result<Vec<RackCount>, Error> {
     let ids: Vec<Uuid> = racks.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as!(
         RackCount,
         r#"SELECT rack_id AS "rack!: ObjectId", state, count(*) AS "count!" FROM nodes
-           WHERE rack_id = ANY($1) GROUP BY rack_id, state"#,
+           WHERE rack_id = ANY($1) AND ($2::uuid[] IS NULL OR id = ANY ($2)) GROUP BY rack_id, state"#,
         &ids,
+        nodes,
     )
     .fetch_all(conn)
     .await?)

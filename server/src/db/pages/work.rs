@@ -1,11 +1,10 @@
-//! Logs of jobs, claims by pool, the history backwards.
+//! Logs of jobs, claims by pool, names of nodes.
 
 use jiff::Timestamp;
-use muster_core::ids::{EventId, JobId, NodeId, ObjectId, OperationId};
+use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;
+use uuid::Uuid;
 
-use crate::db::events;
-use crate::db::events::EventRow;
 use crate::error::Error;
 
 /// A job, for the head of its log.
@@ -78,79 +77,21 @@ pub struct PoolCount {
     pub count: i64,
 }
 
-/// Nodes of pools by state.
+/// These nodes, or all, by their pools and states.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_pools(conn: &mut PgConnection) -> Result<Vec<PoolCount>, Error> {
+pub async fn count_pools(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<Vec<PoolCount>, Error> {
     Ok(sqlx::query_as!(
         PoolCount,
         r#"SELECT c.pool_id AS "pool: ObjectId", n.state, count(*) AS "count!"
-           FROM claims c JOIN nodes n ON n.id = c.node_id WHERE c.state <> 'released'
+           FROM claims c JOIN nodes n ON n.id = c.node_id
+           WHERE c.state <> 'released' AND ($1::uuid[] IS NULL OR c.node_id = ANY ($1))
            GROUP BY c.pool_id, n.state"#,
+        nodes,
     )
     .fetch_all(conn)
     .await?)
-}
-
-/// Events before `before`, newest first; of one node, or of all.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list_events_before(
-    conn: &mut PgConnection,
-    node: Option<NodeId>,
-    before: i64,
-    limit: i64,
-) -> Result<Vec<EventRow>, Error> {
-    Ok(match node {
-        Some(node) => {
-            sqlx::query_as!(
-                EventRow,
-                r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
-                          operation_id AS "operation: OperationId", request_id, summary, detail
-                   FROM events WHERE node_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3"#,
-                node as NodeId,
-                before,
-                limit,
-            )
-            .fetch_all(conn)
-            .await?
-        }
-        None => {
-            sqlx::query_as!(
-                EventRow,
-                r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
-                          operation_id AS "operation: OperationId", request_id, summary, detail
-                   FROM events WHERE seq < $1 ORDER BY seq DESC LIMIT $2"#,
-                before,
-                limit,
-            )
-            .fetch_all(conn)
-            .await?
-        }
-    })
-}
-
-/// Which nodes have events after `after`, as far as no transaction can still put one in between.
-///
-/// # Errors
-/// When the database fails.
-pub async fn list_changed(
-    conn: &mut PgConnection,
-    after: i64,
-    limit: i64,
-) -> Result<Vec<(i64, Option<NodeId>)>, Error> {
-    let whole = events::whole(conn).await?;
-    let rows = sqlx::query!(
-        r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq > $1 AND seq <= $3 ORDER BY seq LIMIT $2"#,
-        after,
-        limit,
-        whole,
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.seq, row.node)).collect())
 }
 
 /// The names of nodes.
@@ -158,7 +99,7 @@ pub async fn list_changed(
 /// # Errors
 /// When the database fails.
 pub async fn list_names(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, String)>, Error> {
-    let ids: Vec<uuid::Uuid> = nodes.iter().map(|id| id.0).collect();
+    let ids: Vec<Uuid> = nodes.iter().map(|id| id.0).collect();
     let rows =
         sqlx::query!(r#"SELECT id AS "id: NodeId", name FROM nodes WHERE id = ANY($1)"#, &ids).fetch_all(conn).await?;
     Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())

@@ -61,7 +61,7 @@ struct ClaimsQuery {
     (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list_claims(State(app): State<App>, _: Actor, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
+async fn list_claims(State(app): State<App>, actor: Actor, Query(query): Query<ClaimsQuery>) -> Result<Answer, Error> {
     let only = query.pool.map(|pool| Term::equal("pool", pool)).into_iter().collect();
     let ClaimsQuery { limit, page_token, filter, sort, fields, count, .. } = query;
     let query = ListQuery { limit, page_token, filter, sort, fields, count };
@@ -69,7 +69,8 @@ async fn list_claims(State(app): State<App>, _: Actor, Query(query): Query<Claim
         db::claims::list_by_id(conn, ids).await?.into_iter().map(object).collect()
     };
     let mut conn = app.pool.acquire().await?;
-    paging::page(&mut conn, &CLAIMS, &query, (only, &Vec::new()), load, |claim| (claim.id, claim.name.as_str())).await
+    let only = (only, &actor.sight());
+    paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| (claim.id, claim.name.as_str())).await
 }
 
 /// One claim: by name while it holds a node, by id for ever.

@@ -1,49 +1,41 @@
 //! Reading declared objects.
 
 use axum::extract::State;
-use muster_api::object::{Object, Page};
+use muster_api::object::Object;
 use serde_json::Value;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::Declared;
 use crate::app::App;
-use crate::auth::Actor;
+use crate::auth::access::Sight;
+use crate::auth::{Actor, routes};
 use crate::db;
-use crate::db::filter::{self, BY_NAME, Count, Order, Sort};
+use crate::db::filter;
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Path, Query};
-use crate::http::paging::{ListQuery, PARTS, Position};
+use crate::http::paging::{self, ListQuery};
 
 pub(super) async fn list<K: Declared>(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
-    let (Sort { order, .. }, count) = (query.sort(&BY_NAME)?, query.count()?);
-    let filter = query.filter.as_deref().unwrap_or_default();
-    let labels = filter::labels(&filter::parse(filter)?)?;
-    let bound = format!("{order:?} {filter}");
-    let position = Position::of(K::COLLECTION, query.limit, query.page_token.as_deref(), &bound)?;
-    let mut conn = app.pool.acquire().await?;
-    let after = position.after.as_str();
-    let mut rows = match order {
-        Order::Up => db::objects::list(&mut conn, K::KIND, &labels, after, position.rows()).await?,
-        Order::Down => db::objects::list_down(&mut conn, K::KIND, &labels, after, position.rows()).await?,
+    // What lies nowhere is everybody's who may read anything.
+    let sight = if routes::lies(K::KIND) { actor.sight() } else { Sight::new() };
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        let rows = db::objects::list_by_id(conn, ids).await?;
+        let mut items = Vec::with_capacity(rows.len());
+        for row in rows {
+            items.push(object::<K>(&app, conn, row).await?);
+        }
+        Ok(items)
     };
-    let next_page_token = position.cut(&mut rows, |row| row.name.clone());
-    let mut items = Vec::with_capacity(rows.len());
-    for row in rows {
-        items.push(object::<K>(&app, &mut conn, row).await?);
-    }
-    let mut answer = Answer::ok(&Page { items, next_page_token })?;
-    if count != Count::None {
-        // There are few of any declared kind: an estimate is no cheaper.
-        answer.body["count"] = db::objects::count(&mut conn, K::KIND, &labels).await?.into();
-    }
-    query.cut(&mut answer.body, PARTS)?;
-    Ok(answer)
+    let mut conn = app.pool.acquire().await?;
+    let list = filter::objects(K::KIND);
+    paging::page(&mut conn, &list, &query, (Vec::new(), &sight), load, |one| (one.id, one.name.as_str())).await
 }
 
 pub(super) async fn get_one<K: Declared>(

@@ -1,7 +1,5 @@
 //! Webhooks: where they may lead, what they are told, and how they stand.
 
-use std::collections::BTreeMap;
-
 use muster_api::kind::Kind as _;
 use muster_api::webhooks::{WebhookSpec, WebhookState, WebhookStatus};
 use muster_core::values::Secret;
@@ -63,7 +61,7 @@ impl Declared for WebhookSpec {
             return Err(Error::unprocessable("/spec/secret", "required", "Without one nobody can tell who sends."));
         }
         let most = i64::try_from(MOST).unwrap_or(i64::MAX);
-        if db::objects::count(conn, Self::KIND, &BTreeMap::new()).await? > most {
+        if db::objects::count(conn, Self::KIND).await? > most {
             return Err(Error::conflict("too_many", format!("There may be {MOST} webhooks; each has its own sender.")));
         }
         db::webhooks::start(conn, row.id, app.clock.now()).await

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::components::ComponentRow;
+use crate::db::filter;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
@@ -150,11 +151,12 @@ pub(super) struct ComponentsQuery {
 ))]
 pub(super) async fn list_components(
     State(app): State<App>,
-    _: Actor,
+    actor: Actor,
     Query(query): Query<ComponentsQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
-    let rows = db::components::list_serial(&mut conn, query.serial.trim()).await?;
+    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
+    let rows = db::components::list_serial(&mut conn, nodes.as_deref(), query.serial.trim()).await?;
     Answer::ok(&Page { items: rows.into_iter().map(component).collect(), next_page_token: None })
 }
 

@@ -12,6 +12,7 @@ use sqlx::PgConnection;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
 use crate::error::Error;
 use crate::http::extract::Path;
@@ -70,8 +71,8 @@ pub(in crate::ui) struct Plan {
 
 impl Form {
     /// Nothing answered yet.
-    pub(super) async fn empty(conn: &mut PgConnection, node: &str) -> Result<Self, Error> {
-        let pools = db::objects::list(conn, "pool", &std::collections::BTreeMap::new(), "", MOST).await?;
+    pub(super) async fn empty(conn: &mut PgConnection, sight: &Sight, node: &str) -> Result<Self, Error> {
+        let pools = db::objects::list(conn, "pool", sight, MOST).await?;
         let credentials = db::adoptions::list_credentials(conn, MOST).await?;
         Ok(Self {
             node: node.to_owned(),
@@ -155,7 +156,7 @@ pub(in crate::ui) async fn adopt_node(
 ) -> Result<Response, Error> {
     let how = DryRun { dry_run: given.step != "adopt" };
     let answer = adopt(&app, &actor, &name, (IdempotencyKey::none(), how), &given.body()).await;
-    let form = Form::empty(&mut *app.pool.acquire().await?, &name).await?.answered(given);
+    let form = Form::empty(&mut *app.pool.acquire().await?, &actor.sight(), &name).await?.answered(given);
     let (status, form) = match answer {
         Ok(_) if !how.dry_run => return Ok(Redirect::to(&format!("/nodes/{name}")).into_response()),
         Ok(answer) => {

@@ -78,12 +78,13 @@ pub(in crate::ui) async fn list_nodes(
     let terms = query.terms()?;
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
     let from = (filter::BY_NAME[0], Some(query.after.as_str()));
-    let ids = filter::list_ids(&mut conn, &filter::NODES, (&terms, &Vec::new()), from, rows).await?;
+    let ids = filter::list_ids(&mut conn, &filter::NODES, (&terms, &actor.sight()), from, rows).await?;
     let mut ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
     let text = query.q.trim();
     if ids.is_empty()
         && !text.is_empty()
         && let Some(name) = db::pages::nodes::find_by_label(&mut conn, text).await?
+        && actor.find_node(&mut conn, &name).await?.is_some()
     {
         return Ok(Redirect::to(&format!("/nodes/{name}")).into_response());
     }

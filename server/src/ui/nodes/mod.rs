@@ -28,6 +28,7 @@ use super::operations::progress;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::events::EventFilter;
 use crate::db::pages::nodes::MachineRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
@@ -117,7 +118,8 @@ pub(super) async fn show_node(
     let missing = || Error::NotFound(format!("node {key:?}"));
     let machine = db::pages::nodes::find_machine(&mut conn, id).await?.ok_or_else(missing)?;
     let steps = db::operations::list_node_steps(&mut conn, id, timeline::STEPS).await?;
-    let events = db::pages::work::list_events_before(&mut conn, Some(id), i64::MAX, timeline::EVENTS).await?;
+    let of_node = EventFilter { node: Some(id), ..EventFilter::default() };
+    let events = db::events::latest(&mut conn, of_node, timeline::EVENTS).await?;
     let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
     let components = db::components::list(&mut conn, id).await?;
@@ -126,7 +128,7 @@ pub(super) async fn show_node(
     let name = node.name.to_string();
     let mut actions = actions::offered(&node, &machine, &actor)?;
     for action in actions.iter_mut().filter(|action| action.wish == "adopt" && action.refused.is_empty()) {
-        action.adopt = Some(adopt::Form::empty(&mut conn, &name).await?);
+        action.adopt = Some(adopt::Form::empty(&mut conn, &actor.sight(), &name).await?);
     }
     let running = steps.iter().find(|step| step.state == "leased").and_then(|step| progress::of(step, now));
     Ok(Page {

@@ -7,7 +7,6 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
-use muster_api::operations::OperationState;
 use muster_core::ids::OperationId;
 use serde::Deserialize;
 
@@ -17,7 +16,8 @@ use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::operations::{OperationFilter, OperationRow};
+use crate::db::filter::{self, OPERATIONS, Term};
+use crate::db::operations::OperationRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
 
@@ -66,14 +66,16 @@ pub(super) async fn list_operations(
     Query(query): Query<OperationsQuery>,
 ) -> Result<ListPage, Error> {
     let state = Some(query.state.clone()).filter(|state| !state.is_empty());
-    if let Some(state) = &state {
-        state.parse::<OperationState>().map_err(|why| Error::unprocessable("state", "unknown_value", why))?;
-    }
-    let filter = OperationFilter { state: state.clone(), before: query.before, ..OperationFilter::default() };
+    let terms: Vec<Term> = state.iter().map(|state| Term::equal("state", state)).collect();
+    let before = query.before.map(|id| id.to_string());
     let rows = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let mut rows = db::operations::list(&mut *app.pool.acquire().await?, &filter, rows).await?;
-    let more = rows.len() > ROWS;
-    rows.truncate(ROWS);
+    let mut conn = app.pool.acquire().await?;
+    let from = (OPERATIONS.sorts[0], before.as_deref());
+    let mut ids = filter::list_ids(&mut conn, &OPERATIONS, (&terms, &actor.sight()), from, rows).await?;
+    let more = ids.len() > ROWS;
+    ids.truncate(ROWS);
+    let mut rows = db::operations::list_by_id(&mut conn, &ids).await?;
+    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let suffix = state.as_ref().map(|state| format!("state={state}")).unwrap_or_default();
     let next =
         rows.last().filter(|_| more).map(|last| format!("/operations?{suffix}&before={}", last.id)).unwrap_or_default();

@@ -1,0 +1,52 @@
+//! The numbers of events that a reader who may see a part of the fleet may see: an event lies where its node does, or without one where its
+//! object does; what is of neither is for those who see everything.
+
+use sqlx::{PgConnection, Postgres, QueryBuilder};
+
+use super::Order;
+use super::sight::{Place, within};
+use crate::auth::access::Sight;
+use crate::db::events::EventFilter;
+use crate::error::Error;
+
+const PLACE: Place = Place {
+    joins: " LEFT JOIN nodes n ON n.id = e.node_id
+             LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'
+             LEFT JOIN objects o ON o.id = e.object_id AND e.node_id IS NULL
+             LEFT JOIN object_refs rs ON rs.from_id = o.id AND rs.pointer = '/spec/site'
+             LEFT JOIN object_refs rc ON rc.from_id = o.id AND rc.pointer = '/spec/cluster'
+             LEFT JOIN object_refs rcs ON rcs.from_id = rc.to_id AND rcs.pointer = '/spec/site'",
+    site: "COALESCE(n.site_id, CASE o.kind WHEN 'site' THEN o.id ELSE COALESCE(rs.to_id, rcs.to_id) END)",
+    rack: "COALESCE(n.rack_id, CASE o.kind WHEN 'rack' THEN o.id END)",
+    pool: "COALESCE(h.pool_id, CASE o.kind WHEN 'pool' THEN o.id END)",
+    labels: "COALESCE(n.labels, o.labels)",
+};
+
+/// Of the events above `above` and up to `till`, the first so many that fit, or the last.
+///
+/// # Errors
+/// When the database fails.
+pub async fn event_seqs(
+    conn: &mut PgConnection,
+    (filter, sight): (EventFilter, &Sight),
+    (above, till): (i64, i64),
+    order: Order,
+    limit: i64,
+) -> Result<Vec<i64>, Error> {
+    let mut query = QueryBuilder::<Postgres>::new("SELECT e.seq FROM events e");
+    query.push(if sight.is_empty() { "" } else { PLACE.joins });
+    query.push(" WHERE e.seq > ").push_bind(above).push(" AND e.seq <= ").push_bind(till);
+    if let Some(node) = filter.node {
+        query.push(" AND e.node_id = ").push_bind(node.0);
+    }
+    if let Some(object) = filter.object {
+        query.push(" AND e.object_id = ").push_bind(object.0);
+    }
+    within(&mut query, &PLACE, sight);
+    query.push(match order {
+        Order::Up => " ORDER BY e.seq LIMIT ",
+        Order::Down => " ORDER BY e.seq DESC LIMIT ",
+    });
+    query.push_bind(limit);
+    Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+}

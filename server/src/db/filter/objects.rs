@@ -1,0 +1,40 @@
+//! Lists of what is declared.
+
+use super::sight::Place;
+use super::{BY_NAME, Field, List, NODES, Term, unknown};
+use crate::error::Error;
+
+/// What there is of a kind. There is little of any.
+pub fn objects(kind: &'static str) -> List {
+    List {
+        name: kind,
+        sorts: &BY_NAME,
+        parts: NODES.parts,
+        from: "objects o",
+        only: "true",
+        kind: Some(kind),
+        id: "o.id",
+        by_name: "o.name",
+        field,
+        place: PLACE,
+    }
+}
+
+/// A site, rack or pool lies in itself; what names a site lies there, and what names a cluster where that is.
+pub(super) const PLACE: Place = Place {
+    joins: " LEFT JOIN object_refs rs ON rs.from_id = o.id AND rs.pointer = '/spec/site'
+             LEFT JOIN object_refs rc ON rc.from_id = o.id AND rc.pointer = '/spec/cluster'
+             LEFT JOIN object_refs rcs ON rcs.from_id = rc.to_id AND rcs.pointer = '/spec/site'",
+    site: "CASE o.kind WHEN 'site' THEN o.id ELSE COALESCE(rs.to_id, rcs.to_id) END",
+    rack: "CASE o.kind WHEN 'rack' THEN o.id END",
+    pool: "CASE o.kind WHEN 'pool' THEN o.id END",
+    labels: "o.labels",
+};
+
+fn field(term: &Term) -> Result<Field<'_>, Error> {
+    match (term.field.as_str(), term.field.strip_prefix("label.")) {
+        ("name", _) => Ok(Field::Text("o.name")),
+        (_, Some(label)) => Ok(Field::Label { column: "o.labels", label }),
+        (other, None) => Err(unknown(other, "name, label.NAME")),
+    }
+}

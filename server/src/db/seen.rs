@@ -1,0 +1,132 @@
+//! The history for readers who may see a part of the fleet. No index knows what they may see, so it is searched in stretches, and an answer says how
+//! far: a page may be empty and still lead on.
+
+use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
+use sqlx::PgConnection;
+
+use super::events::{self, EventFilter, EventRow};
+use super::filter::{Order, event_seqs};
+use crate::auth::access::Sight;
+use crate::error::Error;
+
+/// Events of one look.
+const STRETCH: i64 = 10_000;
+/// Looks of one answer: it says how far it came.
+const LOOKS: usize = 100;
+
+/// What was found, and how far was looked.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub rows: Vec<EventRow>,
+    /// Upwards: everything up to it was looked at. Downwards: everything from it on.
+    pub at: i64,
+}
+
+/// As [`events::list_on`], of what may be seen.
+///
+/// # Errors
+/// [`Error::CursorExpired`], or the database's.
+pub async fn list_on(
+    conn: &mut PgConnection,
+    (filter, sight): (EventFilter, &Sight),
+    after: i64,
+    limit: i64,
+) -> Result<Found, Error> {
+    if sight.is_empty() {
+        let rows = events::list_on(conn, filter, after, limit).await?;
+        let at = rows.last().map_or(after, |row| row.seq);
+        return Ok(Found { rows, at });
+    }
+    if after > events::last(conn).await? {
+        return Err(Error::CursorExpired);
+    }
+    let (seqs, at) = search(conn, (filter, sight), after, limit).await?;
+    Ok(Found { rows: rows(conn, &seqs).await?, at })
+}
+
+/// The numbers of events after `after` that may be seen with the nodes they are of, and how far was looked.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_changed(
+    conn: &mut PgConnection,
+    sight: &Sight,
+    after: i64,
+    limit: i64,
+) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
+    let (seqs, at) = search(conn, (EventFilter::default(), sight), after, limit).await?;
+    if seqs.is_empty() {
+        return Ok((Vec::new(), at));
+    }
+    let rows =
+        sqlx::query!(r#"SELECT seq, node_id AS "node: NodeId" FROM events WHERE seq = ANY ($1) ORDER BY seq"#, &seqs)
+            .fetch_all(conn)
+            .await?;
+    Ok((rows.into_iter().map(|row| (row.seq, row.node)).collect(), at))
+}
+
+async fn search(
+    conn: &mut PgConnection,
+    (filter, sight): (EventFilter, &Sight),
+    after: i64,
+    limit: i64,
+) -> Result<(Vec<i64>, i64), Error> {
+    let whole = events::whole(conn).await?;
+    let (mut at, mut seqs, mut left) = (after, Vec::new(), limit);
+    for _ in 0..LOOKS {
+        if at >= whole || left <= 0 {
+            break;
+        }
+        let till = stretch(filter, at.saturating_add(STRETCH), whole).min(whole);
+        let found = event_seqs(conn, (filter, sight), (at, till), Order::Up, left).await?;
+        left -= i64::try_from(found.len()).unwrap_or(left);
+        at = found.last().filter(|_| left <= 0).copied().unwrap_or(till);
+        seqs.extend(found);
+    }
+    Ok((seqs, at))
+}
+
+/// Events before `before` that may be seen, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_before(
+    conn: &mut PgConnection,
+    (filter, sight): (EventFilter, &Sight),
+    before: i64,
+    limit: i64,
+) -> Result<Found, Error> {
+    let mut at = before.min(events::last(conn).await?.saturating_add(1));
+    let (mut seqs, mut left) = (Vec::new(), limit);
+    for _ in 0..LOOKS {
+        if at <= 1 || left <= 0 {
+            break;
+        }
+        let above = stretch(filter, at - 1 - STRETCH, 0).max(0);
+        let found = event_seqs(conn, (filter, sight), (above, at - 1), Order::Down, left).await?;
+        left -= i64::try_from(found.len()).unwrap_or(left);
+        at = found.last().filter(|_| left <= 0).copied().unwrap_or(above + 1);
+        seqs.extend(found);
+    }
+    let mut rows = rows(conn, &seqs).await?;
+    rows.reverse();
+    Ok(Found { rows, at })
+}
+
+/// How far one look goes: all the way where an index has what is asked for.
+fn stretch(filter: EventFilter, bounded: i64, whole: i64) -> i64 {
+    if filter.node.is_some() || filter.object.is_some() { whole } else { bounded }
+}
+
+/// Events by number, oldest first.
+async fn rows(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec<EventRow>, Error> {
+    Ok(sqlx::query_as!(
+        EventRow,
+        r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",
+                  operation_id AS "operation: OperationId", request_id, summary, detail
+           FROM events WHERE seq = ANY ($1) ORDER BY seq"#,
+        seqs,
+    )
+    .fetch_all(conn)
+    .await?)
+}
