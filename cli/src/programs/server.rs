@@ -50,6 +50,9 @@ pub(crate) struct Serve {
     /// the Internet can reach, and only by https. May be repeated.
     #[arg(long, env = "MUSTER_WEBHOOK_ALLOW", value_delimiter = ',', value_name = "NETWORK")]
     pub webhook_allow: Vec<IpNet>,
+    /// Certificates of authorities, PEM, that receivers of webhooks may be certified by, beside those that this machine trusts.
+    #[arg(long, env = "MUSTER_WEBHOOK_CA", value_name = "FILE")]
+    pub webhook_ca: Option<PathBuf>,
     #[command(flatten)]
     pub oidc: super::oidc::OidcArgs,
     /// 32 random bytes, mode 0600, the same for all replicas: `head -c 32 /dev/urandom`. Without it nothing secret can be read.
@@ -92,7 +95,7 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
         pool,
         clock,
         keys: Arc::new(keys),
-        outbound: Arc::new(Outbound::new(Policy { allowed: args.webhook_allow.clone() }, Names::System, DEADLINE)),
+        outbound: Arc::new(outbound(args)?),
         anchors: Arc::new(args.audit_anchors.clone().unwrap_or_else(|| args.data_dir.join("audit-anchors"))),
         oidc: args.oidc.provider()?.map(Arc::new),
         blobs: Arc::new(blobs),
@@ -104,6 +107,14 @@ pub(crate) async fn build(args: &Serve, pool: PgPool, create_key: Create) -> any
     // Before anything is decided by it.
     muster_server::tasks::clock::follow(&app).await.context("ask the database for the time")?;
     Ok(app)
+}
+
+/// The way out to receivers of webhooks.
+fn outbound(args: &Serve) -> anyhow::Result<Outbound> {
+    let outbound = Outbound::new(Policy { allowed: args.webhook_allow.clone() }, Names::System, DEADLINE);
+    let Some(path) = &args.webhook_ca else { return Ok(outbound) };
+    let pem = std::fs::read(path).with_context(|| format!("--webhook-ca {}", path.display()))?;
+    outbound.trusting(&pem).with_context(|| format!("--webhook-ca {}", path.display()))
 }
 
 /// Serves both listeners and runs the engine and the tasks, until cancelled.

@@ -1,6 +1,7 @@
 //! The one way out: calls to addresses that people wrote. A name is looked up here, every address that it has is held against the policy, and
 //! exactly those are connected to. No redirect is followed, no proxy is asked, an answer's body is not kept, and a call ends by its deadline.
 
+pub mod later; // When a receiver wants to be called again
 pub mod policy; // Which addresses may be called
 
 use std::collections::HashMap;
@@ -9,10 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::{Context, ensure};
 use http::HeaderMap;
-use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Certificate, Url};
 
+use self::later::Later;
 use self::policy::{Policy, Refused, Scheme, literal};
 
 /// How long one call may take, from the look-up to the end of the answer.
@@ -37,6 +40,8 @@ pub struct Outbound {
     policy: Policy,
     names: Names,
     deadline: Duration,
+    /// Authorities beside those that this machine trusts.
+    authorities: Vec<Certificate>,
     /// Built when something is called for the first time: most servers call nobody.
     https: OnceLock<reqwest::Client>,
     http: OnceLock<reqwest::Client>,
@@ -45,7 +50,17 @@ pub struct Outbound {
 impl Outbound {
     /// A way out under a policy.
     pub fn new(policy: Policy, names: Names, deadline: Duration) -> Self {
-        Self { policy, names, deadline, https: OnceLock::new(), http: OnceLock::new() }
+        Self { policy, names, deadline, authorities: Vec::new(), https: OnceLock::new(), http: OnceLock::new() }
+    }
+
+    /// The same, which trusts these authorities, PEM, beside those of this machine.
+    ///
+    /// # Errors
+    /// When there is none in it, or one that cannot be read.
+    pub fn trusting(self, pem: &[u8]) -> anyhow::Result<Self> {
+        let authorities = Certificate::from_pem_bundle(pem).context("certificates in PEM")?;
+        ensure!(!authorities.is_empty(), "it holds no certificate in PEM");
+        Ok(Self { authorities, ..self })
     }
 
     /// What can be said of a URL before it is called.
@@ -63,16 +78,16 @@ impl Outbound {
         }
     }
 
-    /// Posts a body and tells the answer's status. What it says is read to a bound and forgotten.
+    /// Posts a body and tells how it was answered. What the answer says is read to a bound and forgotten.
     ///
     /// # Errors
     /// A sentence on why there is no answer, without the URL and without anything that the other side wrote.
-    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<u16, String> {
+    pub async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Answered, String> {
         self.check(url)?;
         let client = self.client(scheme(url)?)?;
         let call = async {
             let mut answer = client.post(url.clone()).headers(headers).body(body).send().await?;
-            let status = answer.status().as_u16();
+            let answered = Answered { status: answer.status().as_u16(), later: Later::of(answer.headers()) };
             let mut read = 0;
             while let Some(chunk) = answer.chunk().await? {
                 read += chunk.len();
@@ -80,7 +95,7 @@ impl Outbound {
                     break;
                 }
             }
-            Ok::<u16, reqwest::Error>(status)
+            Ok::<Answered, reqwest::Error>(answered)
         };
         match tokio::time::timeout(self.deadline, call).await {
             Ok(answered) => answered.map_err(|error| told(&error)),
@@ -104,10 +119,19 @@ impl Outbound {
             .pool_max_idle_per_host(1)
             .user_agent(concat!("muster/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Arc::new(resolver))
+            .tls_certs_merge(self.authorities.iter().cloned())
             .build()
             .map_err(|error| told(&error))?;
         Ok(held.get_or_init(|| client).clone())
     }
+}
+
+/// How a call was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    /// When the receiver wants to be called again, where it says so.
+    pub later: Option<Later>,
 }
 
 fn scheme(url: &Url) -> Result<Scheme, String> {
@@ -181,7 +205,8 @@ mod tests {
     }
 
     async fn post(outbound: &Outbound, url: &str) -> Result<u16, String> {
-        outbound.post(&Url::parse(url).unwrap(), HeaderMap::new(), b"{}".to_vec()).await
+        let answered = outbound.post(&Url::parse(url).unwrap(), HeaderMap::new(), b"{}".to_vec()).await;
+        answered.map(|answered| answered.status)
     }
 
     #[tokio::test]

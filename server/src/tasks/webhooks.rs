@@ -21,6 +21,8 @@ use crate::db::webhooks::{DeliveryRow, Held};
 use crate::engine::orders::secret_place;
 use crate::error::Error;
 use crate::http::events::event;
+use crate::outbound::Answered;
+use crate::outbound::later::Later;
 use crate::webhooks::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -112,17 +114,21 @@ impl Receiver {
         Ok(Self { url: Url::parse(&spec.url).map_err(Error::internal)?, spec, secrets })
     }
 
-    /// One attempt, as it is written down.
-    async fn send(&self, app: &App, message: &Message, row: DeliveryRow) -> DeliveryRow {
+    /// One attempt, as it is written down, and when the receiver wants the next one.
+    async fn send(&self, app: &App, message: &Message, row: DeliveryRow) -> (DeliveryRow, Option<Later>) {
         let (at, began) = (app.clock.now(), Instant::now());
         let answer = app.outbound.post(&self.url, message.headers(&self.secrets, at), message.body.clone()).await;
-        let (status, error) = match answer {
-            Ok(status @ 200..300) => (Some(status), None),
-            Ok(status @ 300..400) => (Some(status), Some(format!("answered {status}: no redirect is followed"))),
-            Ok(status) => (Some(status), Some(format!("answered {status}"))),
-            Err(why) => (None, Some(why)),
+        let (status, error) = match &answer {
+            Ok(Answered { status: status @ 200..300, .. }) => (Some(*status), None),
+            Ok(Answered { status: status @ 300..400, .. }) => {
+                (Some(*status), Some(format!("answered {status}: no redirect is followed")))
+            }
+            Ok(Answered { status, .. }) => (Some(*status), Some(format!("answered {status}"))),
+            Err(why) => (None, Some(why.clone())),
         };
-        DeliveryRow {
+        // Of these it means that the same may be taken later.
+        let later = answer.ok().filter(|answered| matches!(answered.status, 429 | 503)).and_then(|one| one.later);
+        let row = DeliveryRow {
             state: if error.is_none() { "delivered" } else { "failed" }.to_owned(),
             attempt: row.attempt + 1,
             at,
@@ -130,7 +136,8 @@ impl Receiver {
             error,
             duration_ms: i32::try_from(began.elapsed().as_millis()).ok(),
             ..row
-        }
+        };
+        (row, later)
     }
 }
 
@@ -177,7 +184,7 @@ async fn asked(app: &App, webhook: ObjectId, lease: Uuid) -> Result<(), Error> {
             }
         };
         let row = match message {
-            Some(message) => receiver.send(app, &message, row).await,
+            Some(message) => receiver.send(app, &message, row).await.0,
             None => DeliveryRow { state: "failed".into(), error: Some("the history has it no more".into()), ..row },
         };
         db::webhooks::finish_delivery(&mut *app.pool.acquire().await?, &row).await?;
@@ -225,14 +232,14 @@ async fn tell(app: &App, held: &Held, receiver: &Receiver, row: EventRow, tried:
     let (seq, id, kind) = (row.seq, row.id, row.kind.clone());
     let message = Message::event(&event(row));
     let planned = DeliveryRow { attempt: tried, ..delivery("event", (Some(seq), id, &kind), app.clock.now()) };
-    let tried = receiver.send(app, &message, planned).await;
+    let (tried, later) = receiver.send(app, &message, planned).await;
     let mut tx = app.pool.begin().await?;
     // First: it holds the webhook itself, as whoever changes it does before they look at how far it is.
     db::webhooks::insert_delivery(&mut tx, held.webhook, &tried, KEPT).await?;
     let goes_on = match &tried.error {
         None => db::webhooks::set_taken(&mut tx, held, seq, app.clock.now() + LEASE).await?,
         Some(error) => {
-            failed(app, &mut tx, held, &tried, error).await?;
+            failed(app, &mut tx, held, (&tried, error, later)).await?;
             false
         }
     };
@@ -245,11 +252,12 @@ async fn failed(
     app: &App,
     conn: &mut PgConnection,
     held: &Held,
-    tried: &DeliveryRow,
-    error: &str,
+    (tried, error, later): (&DeliveryRow, &str, Option<Later>),
 ) -> Result<(), Error> {
     let now = app.clock.now();
-    let due_at = now + pause(tried.attempt, rand::random_range(0.8..1.2));
+    // As the receiver wants it where that is later, and not later than anything is.
+    let asked = later.map_or(SignedDuration::ZERO, |later| later.wait(now, LONGEST));
+    let due_at = now + pause(tried.attempt, rand::random_range(0.8..1.2)).max(asked);
     if !db::webhooks::set_failed(conn, held, error, (now, due_at)).await? {
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Webhooks against a receiver on the loopback that fails, hangs, redirects and goes away.
 
+mod answers; // What receivers ask for, and who they are
 mod receiver; // Somebody else's server
 
 use std::collections::BTreeSet;
