@@ -3,6 +3,7 @@
 
 use muster_api::tokens::Role;
 use muster_core::wire::agent::JobSpec;
+use muster_core::wire::members::ClusterMembers;
 use muster_core::wire::node::Answer;
 use muster_server::tasks::marks;
 use serde_json::json;
@@ -87,6 +88,31 @@ async fn an_agent_that_knows_more_stops_what_would_destroy() {
     world.claim("n2").await.expect(201);
     world.settle().await;
     assert_eq!((world.state("n2").await.as_str(), world.caution().await), ("in_service", None));
+}
+
+/// The agent has lists of members that the database knows nothing of any more: they are older than every one that is made now.
+#[tokio::test]
+async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
+    let mut world = World::start(3).await;
+    world.settle().await;
+    let backup = world.backup();
+    for lost in ["n1", "n2"] {
+        world.claim(lost).await.expect(201);
+        world.settle().await;
+    }
+    // The same process of the agent goes on.
+    let revision = world.rack().scheduler.revision;
+    world.put_back(&backup).await;
+    world.rounds(1).await;
+    world.confirm().await;
+    world.claim("n3").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n3").await, "in_service", "{:?}", world.value("n3", "reason").await);
+    assert!(world.rack().scheduler.revision > revision && world.rack().scheduler.lists("n3"));
+    // What was fenced stays fenced: a list of before is still not put back.
+    let (revision, members) = (world.rack().scheduler.revision, world.rack().scheduler.members.clone());
+    world.rack().configure(&ClusterMembers { revision: revision - 1, nodes: Vec::new() });
+    assert_eq!(world.rack().scheduler.members, members);
 }
 
 #[tokio::test]

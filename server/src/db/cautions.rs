@@ -28,7 +28,8 @@ pub async fn find_open(conn: &mut PgConnection) -> Result<Option<CautionRow>, Er
         .await?)
 }
 
-/// Opens a caution, and voids every permit there is. `false`: one is open already.
+/// Opens a caution, voids every permit there is, and lets lists of clusters' members count on above any that an agent may have from before: it
+/// would take those for the newer ones. `false`: one is open already.
 ///
 /// # Errors
 /// When the database fails.
@@ -50,7 +51,14 @@ pub async fn open(conn: &mut PgConnection, because: &str, now: Timestamp) -> Res
          WHERE NOT void AND (expires_at > $1 OR EXISTS (SELECT FROM jobs j WHERE j.permit_id = p.id AND j.state IN ('queued', 'leased')))",
         now.to_sqlx() as _,
     )
-    .execute(conn)
+    .execute(&mut *conn)
+    .await?;
+    // Microseconds are more than lists were ever made, and more again after the next time.
+    sqlx::query!(
+        "SELECT setval('cluster_revisions', GREATEST(nextval('cluster_revisions'), $1))",
+        now.as_microsecond(),
+    )
+    .fetch_one(conn)
     .await?;
     Ok(true)
 }
