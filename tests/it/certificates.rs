@@ -10,7 +10,7 @@ use muster_agent::work::identity::keep::Keep;
 use muster_core::clock::Clock;
 use muster_core::values::Secret;
 use muster_core::wire::PROTOCOL;
-use muster_core::wire::agent::Hello;
+use muster_core::wire::agent::{Hello, JobSpec};
 use muster_server::tasks::certificates;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -261,14 +261,6 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     let elsewhere = Host::new(&door, &token(admin, "elsewhere", "other").await);
     elsewhere.enrol().await.unwrap();
     let epoch = elsewhere.hello().await.unwrap();
-    let before = state(&world, &job).await;
-    for (method, path, body) in
-        ROUTES.into_iter().filter(|(_, path, _)| path.contains("JOB") || path.contains("permits"))
-    {
-        let (status, code) = ask(&elsewhere, &door, (method, path, body), &job, epoch).await;
-        assert!([403, 404, 409].contains(&status), "{path}: {status} {code}");
-    }
-    assert_eq!(state(&world, &job).await, before, "nothing of another site's job was changed");
     world.server.app.clock.advance(SignedDuration::from_hours(8 * 24));
     for (method, path, body) in ROUTES {
         assert_eq!(
@@ -279,9 +271,151 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     }
 }
 
-async fn state(world: &World, job: &str) -> (String, i32, Option<Value>) {
-    let query = "SELECT state, attempt, progress FROM jobs WHERE id = $1::uuid";
-    sqlx::query_as(query).bind(job).fetch_one(&world.server.app.pool).await.unwrap()
+/// What an agent of another site gets where it asks for what is not its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Elsewhere {
+    Refused(u16, &'static str),
+    /// An answer that holds nothing of the other site.
+    Own,
+    /// What lies nowhere.
+    Everybodys,
+}
+
+/// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC` and `PERMIT` are of its node and job.
+const OF_LAB: [(&str, &str, &str, Elsewhere); 12] = [
+    ("POST", "certificate", r#"{"request":"x"}"#, Elsewhere::Refused(400, "invalid_request")),
+    ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"a"}"#, Elsewhere::Own),
+    ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#, Elsewhere::Own),
+    ("POST", "lease", r#"{"epoch":EPOCH,"capacity":9,"wait_s":0}"#, Elsewhere::Own),
+    ("POST", "jobs/JOB/act", r#"{"epoch":EPOCH,"attempt":1,"act":"reset","before":""}"#, STALE),
+    ("POST", "jobs/JOB/members", r#"{"epoch":EPOCH,"attempt":1}"#, STALE),
+    ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#, STALE),
+    ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#, STALE),
+    ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"PERMIT","challenge":null}"#, STALE),
+    ("POST", "sightings", SIGHTED, Elsewhere::Own),
+    (
+        "POST",
+        "consoles",
+        r#"{"epoch":EPOCH,"chunks":[{"node":"NODE","at":"2026-01-05T08:00:00Z","text":"planted"}]}"#,
+        Elsewhere::Own,
+    ),
+    ("GET", "blobs/sha256/BLOB", "", Elsewhere::Everybodys),
+];
+const STALE: Elsewhere = Elsewhere::Refused(409, "stale_attempt");
+const SIGHTED: &str = r#"{"epoch":EPOCH,"sightings":[{"at":"2026-01-05T08:00:00Z","mac":"MAC","what":"dhcp","uuid":null,"serial":null,"detail":"planted"}]}"#;
+
+/// All that is of the site `lab`, and when its agent was heard.
+async fn of_lab(world: &World) -> String {
+    let query = "WITH lab AS (SELECT id FROM objects WHERE kind = 'site' AND name = 'lab'), own AS (SELECT n.* FROM nodes n JOIN lab ON n.site_id = lab.id)
+        SELECT concat_ws(E'\\n',
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM own t),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM jobs t JOIN own ON own.id = t.node_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM permits t JOIN own ON own.id = t.node_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM events t JOIN own ON own.id = t.node_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM console_chunks t JOIN own ON own.id = t.node_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM events t JOIN lab ON lab.id = t.object_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM job_acts t),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM job_logs t),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM agents t JOIN lab ON lab.id = t.site_id),
+            (SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM site_leases t JOIN lab ON lab.id = t.site_id))";
+    sqlx::query_scalar(query).fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+/// An agent of another site, on every route: of this one it changes nothing, and learns nothing.
+#[tokio::test]
+async fn an_agent_of_another_site_reads_and_changes_nothing_of_this_one() {
+    let mut world = World::start(2).await;
+    let sources = include_str!("../../server/src/http/agent/mod.rs");
+    for route in sources.split(".route(\"/agent/v1/").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let filled = route.replace("{job}", "JOB").replace("{hex}", "BLOB");
+        let listed = OF_LAB.iter().any(|(_, path, ..)| *path == filled) || route == "enrol";
+        assert!(listed, "{route}: what does it give an agent of another site? say so in OF_LAB");
+    }
+    site(&world.admin, "elsewhere").await;
+    let door = Door::open(&world.server.app).await;
+    let job = world.until_leased("n1", "boot_live").await;
+    let JobSpec::BootLive(spec) = &job.spec else { panic!("{job:?}") };
+    // Something more of this site that is there to be taken.
+    world.engine().await;
+    let blob = world.server.app.blobs.join("sha256");
+    std::fs::create_dir_all(&blob).unwrap();
+    let digest = muster_core::values::Digest::of(b"a blob").hex();
+    std::fs::write(blob.join(&digest), b"a blob").unwrap();
+    let other = Host::new(&door, &token(&world.admin, "elsewhere", "other").await);
+    other.enrol().await.unwrap();
+    let epoch = other.hello().await.unwrap();
+    let mac = world.machine("n1", |machine| machine.mac).to_string();
+    let own =
+        ["\"n1\"", "\"n2\"", "\"prov\"", "10.77.", &mac, &job.node.to_string(), &job.id.to_string()].map(str::to_owned);
+    let before = of_lab(&world).await;
+    for (method, path, body, expected) in OF_LAB {
+        let fill = |text: &str| {
+            let text = text.replace("NODE", &job.node.to_string()).replace("MAC", &mac).replace("BLOB", &digest);
+            text.replace("PERMIT", &spec.permit.to_string())
+        };
+        let (path, body) = (fill(path), fill(body));
+        let told = tell(&other, &door, (method, &path, &body), &job.id.to_string(), epoch).await;
+        match expected {
+            Elsewhere::Refused(status, code) => assert_eq!((told.0, told.2.as_str()), (status, code), "{path}"),
+            Elsewhere::Own => {
+                assert!((200..300).contains(&told.0), "{path}: {told:?}");
+                let leaked: Vec<_> = own.iter().filter(|word| told.1.contains(*word)).collect();
+                assert!(leaked.is_empty(), "{path} tells of {leaked:?}: {}", told.1);
+            }
+            Elsewhere::Everybodys => assert_eq!((told.0, told.1.as_str()), (200, "a blob"), "{path}"),
+        }
+        assert_eq!(of_lab(&world).await, before, "{path} changed something of another site");
+    }
+    // That somebody's machine was on its wire is told where it was seen.
+    let seen = world.admin.get("/v1/events?limit=1000").await.expect(200).text;
+    assert!(seen.contains("and is of another site"), "{seen}");
+}
+
+/// Another agent under the name of one that was removed: what was the former's is nobody's.
+#[tokio::test]
+async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
+    let (server, admin, door) = server_and_door().await;
+    site(&admin, "elsewhere").await;
+    let used = token(&admin, "lab", "a").await;
+    let former = Host::new(&door, &used);
+    former.enrol().await.unwrap();
+    let epoch = former.hello().await.unwrap();
+    // While it has a certificate the name is its own, in every site.
+    for site in ["lab", "elsewhere"] {
+        let taken = admin.post(&format!("/v1/sites/{site}/agents"), &json!({ "name": "a" })).await;
+        assert_eq!(taken.problem().1, "name_taken", "{site}");
+    }
+    let never = token(&admin, "lab", "b").await;
+    let taken = admin.post("/v1/sites/elsewhere/agents", &json!({ "name": "b" })).await;
+    assert_eq!(taken.problem().1, "name_taken", "one without a certificate is not moved to another site either");
+    for name in ["a", "b"] {
+        admin.delete(&format!("/v1/sites/lab/agents/{name}")).await.expect(204);
+    }
+    let late = token(&admin, "elsewhere", "b").await;
+    let fresh = token(&admin, "elsewhere", "a").await;
+    let next = Host::new(&door, &fresh);
+    next.enrol().await.unwrap();
+    next.hello().await.unwrap();
+    let issued = next.identity.issued().unwrap();
+    assert_eq!((issued.site.as_str(), former.identity.issued().unwrap().site.as_str()), ("elsewhere", "lab"));
+    assert_ne!(issued.agent, former.identity.issued().unwrap().agent, "it is somebody else");
+    // The former: its certificate, its renewal, its token.
+    assert_eq!(code(former.hello().await), "agent_removed");
+    assert_eq!(code(former.identity.renew(&former.client).await), "agent_removed");
+    assert_eq!(code(Host::new(&door, &used).enrol().await), "token_unknown");
+    assert_eq!(code(Host::new(&door, &never).enrol().await), "token_unknown");
+    for route in ROUTES {
+        let told = ask(&former, &door, route, &uuid::Uuid::nil().to_string(), epoch).await;
+        assert_eq!(told, (401, "agent_removed".into()), "{route:?}");
+    }
+    // The next one's token: once, by one key, within its day.
+    assert_eq!(code(Host::new(&door, &fresh).enrol().await), "token_used");
+    server.app.clock.advance(SignedDuration::from_hours(25));
+    assert_eq!(code(Host::new(&door, &late).enrol().await), "token_expired");
+    next.hello().await.unwrap();
+    let listed = server.admin().await.get("/v1/sites/elsewhere/agents").await.expect(200);
+    let names: Vec<_> = listed.body["items"].as_array().unwrap().iter().map(|agent| agent["name"].clone()).collect();
+    assert_eq!(names, ["a", "b"]);
 }
 
 /// How a call of somebody ends: the status and the code of the refusal.
@@ -292,16 +426,29 @@ async fn ask(
     job: &str,
     epoch: i64,
 ) -> (u16, String) {
+    let (status, _, code) = tell(host, door, (method, path, body), job, epoch).await;
+    (status, code)
+}
+
+/// The same with the text of the answer in between.
+async fn tell(
+    host: &Host,
+    door: &Door,
+    (method, path, body): (&str, &str, &str),
+    job: &str,
+    epoch: i64,
+) -> (u16, String, String) {
     let fill = |text: &str| text.replace("JOB", job).replace("EPOCH", &epoch.to_string());
     let method: Method = method.parse().unwrap();
     let request = host.http().request(method, format!("{}/agent/v1/{}", door.url, fill(path)));
     match request.header("content-type", "application/json").body(fill(body)).send().await {
         Ok(answer) => {
             let status = answer.status().as_u16();
-            let body: Value = answer.json().await.unwrap_or_default();
-            (status, body["code"].as_str().unwrap_or_default().to_owned())
+            let text = answer.text().await.unwrap_or_default();
+            let body: Value = serde_json::from_str(&text).unwrap_or_default();
+            (status, text, body["code"].as_str().unwrap_or_default().to_owned())
         }
-        Err(_) => (0, "not let in".into()),
+        Err(_) => (0, String::new(), "not let in".into()),
     }
 }
 

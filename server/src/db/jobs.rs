@@ -222,14 +222,20 @@ pub async fn lock_current(
     .await?)
 }
 
-/// The node and operation of a job, whoever has it.
+/// The node and operation of a job of an agent's site, whoever has it.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find(conn: &mut PgConnection, job: JobId) -> Result<Option<(NodeId, Option<OperationId>)>, Error> {
+pub async fn find(
+    conn: &mut PgConnection,
+    job: JobId,
+    agent: AgentId,
+) -> Result<Option<(NodeId, Option<OperationId>)>, Error> {
     let row = sqlx::query!(
-        r#"SELECT node_id AS "node: NodeId", operation_id AS "operation: OperationId" FROM jobs WHERE id = $1"#,
+        r#"SELECT j.node_id AS "node: NodeId", j.operation_id AS "operation: OperationId"
+           FROM jobs j JOIN agents a ON a.site_id = j.site_id WHERE j.id = $1 AND a.id = $2"#,
         job as JobId,
+        agent as AgentId,
     )
     .fetch_optional(conn)
     .await?;

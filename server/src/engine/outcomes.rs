@@ -42,7 +42,7 @@ pub async fn apply(
     now: Timestamp,
 ) -> Result<Applied, Error> {
     let Some(current) = db::jobs::lock_current(conn, job, agent.0, report.attempt).await? else {
-        keep_stale(conn, agent.1, job, report, now).await?;
+        keep_stale(conn, agent, job, report, now).await?;
         return Ok(Applied::Stale);
     };
     if let Outcome::Succeeded { result } = &report.outcome
@@ -102,19 +102,19 @@ async fn settled(conn: &mut PgConnection, job: &CurrentJob, outcome: &Outcome) -
 /// What an attempt says that is not current any more: never applied, and the one trace of what it may have done.
 async fn keep_stale(
     conn: &mut PgConnection,
-    agent: &str,
+    (agent, name): (AgentId, &str),
     job: JobId,
     report: &ReportOutcome,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some((node, operation)) = db::jobs::find(conn, job).await? else { return Ok(()) };
+    let Some((node, operation)) = db::jobs::find(conn, job, agent).await? else { return Ok(()) };
     let told = match &report.outcome {
         Outcome::Succeeded { .. } => "done".to_owned(),
         Outcome::Failed { failure } => short(&failure.message),
         Outcome::Cancelled => "stopped".to_owned(),
     };
     let summary = format!("attempt {} was replaced and said afterwards: {told}", report.attempt);
-    let event = NewEvent::node(now, format!("agent:{agent}"), "step.stale", node, summary);
+    let event = NewEvent::node(now, format!("agent:{name}"), "step.stale", node, summary);
     db::events::insert(conn, event.under(operation).with(json!({ "job": job, "attempt": report.attempt }))).await
 }
 

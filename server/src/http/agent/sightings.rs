@@ -35,13 +35,14 @@ async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sigh
     let now = app.clock.now();
     let actor = format!("agent:{}", agent.name);
     let node = match db::agents::find_node_by_mac(conn, sighting.mac).await? {
-        // A machine of another site on this one's wire: told on its timeline all the same.
-        Some((node, _)) => node,
+        Some((node, site)) if site == agent.site => Some(node),
+        // A machine of another site on this one's wire: its own history is not this agent's to write.
+        Some(_) => None,
         None if sighting.what == Seen::Dhcp => {
             let node = db::agents::insert_discovered(conn, agent.site, sighting.mac, now).await?;
             let summary = format!("an unknown machine was seen: {}", sighting.mac);
             db::events::insert(conn, NewEvent::node(now, &actor, "node.discovered", node, summary)).await?;
-            node
+            Some(node)
         }
         None => return Ok(()),
     };
@@ -55,7 +56,18 @@ async fn take(conn: &mut PgConnection, app: &App, agent: &Agent, sighting: &Sigh
     };
     let detail: String = sighting.detail.chars().filter(|c| !c.is_control()).take(200).collect();
     let because = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
-    let event = NewEvent::node(now, &actor, kind, node, format!("{} {told}{because}", sighting.mac));
+    let whose = if node.is_some() { "" } else { ", and is of another site" };
+    let event = NewEvent {
+        at: now,
+        actor,
+        kind,
+        node,
+        object: node.is_none().then_some(agent.site),
+        operation: None,
+        request_id: None,
+        summary: format!("{} {told}{because}{whose}", sighting.mac),
+        detail: json!({}),
+    };
     let cap = |text: &Option<String>| text.as_ref().map(|text| text.chars().take(100).collect::<String>());
     let seen = json!({ "mac": sighting.mac, "uuid": cap(&sighting.uuid), "serial": cap(&sighting.serial) });
     db::events::insert(conn, event.with(seen)).await
