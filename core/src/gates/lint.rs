@@ -96,6 +96,9 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         (false, true) => problems.push(format!("parser {} needs an argv", parser.name)),
         _ => {}
     }
+    if parser.experimental && gate.required {
+        problems.push(format!("parser {} was never seen on the real tool's output: required must be false", parser.name));
+    }
     for criterion in &gate.criteria {
         let metric = &criterion.metric;
         match parser.unit(metric) {

@@ -11,7 +11,7 @@ mod fingerprint; // The hardware a result belongs to
 mod lint; // Refuses suites that could pass without measuring
 
 pub use assess::{Assessment, Reference, Sample, assess};
-pub use catalogue::{PARSERS, Parser, TEXT};
+pub use catalogue::{Metric, Parser, TEXT};
 pub use fingerprint::fingerprint;
 pub use lint::{VARIABLES, lint};
 

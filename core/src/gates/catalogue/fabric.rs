@@ -1,0 +1,56 @@
+//! What the tools of RDMA networks tell.
+
+use super::{Metric, Parser, TEXT, each, metric, tool};
+
+/// `mlx5_0/1`: the adapter and its port.
+const PORT: &str = "port";
+
+/// By the message size, `65536 B`.
+const PERFTEST: &[Metric] = &[
+    each("size", "rdma.bandwidth", "Gb/s"),
+    each("size", "rdma.message_rate", "Mpps"),
+    each("size", "rdma.latency_typical", "µs"),
+    each("size", "rdma.latency_avg", "µs"),
+    each("size", "rdma.latency_p99", "µs"),
+    each("size", "rdma.latency_p999", "µs"),
+    each("size", "rdma.latency_max", "µs"),
+    each("size", "rdma.iterations", "iterations"),
+];
+
+const IBSTAT: &[Metric] = &[
+    metric("ib.adapters", "adapters"),
+    metric("ib.ports", "ports"),
+    metric("ib.ports_active", "ports"),
+    each(PORT, "ib.state", TEXT),
+    each(PORT, "ib.physical_state", TEXT),
+    each(PORT, "ib.rate", "Gb/s"),
+    each(PORT, "ib.link_layer", TEXT),
+    each(PORT, "ib.adapter_type", TEXT),
+    each(PORT, "ib.firmware", TEXT),
+];
+
+/// Since the counters were cleared, mostly since the port's machine was switched on. By `LID/PORT`.
+const PERFQUERY: &[Metric] = &[
+    each(PORT, "ib.symbol_errors", "errors"),
+    each(PORT, "ib.link_recoveries", "events"),
+    each(PORT, "ib.link_downed", "events"),
+    each(PORT, "ib.receive_errors", "errors"),
+    each(PORT, "ib.receive_remote_errors", "errors"),
+    each(PORT, "ib.receive_switch_errors", "errors"),
+    each(PORT, "ib.receive_constraint_errors", "errors"),
+    each(PORT, "ib.transmit_discards", "packets"),
+    each(PORT, "ib.transmit_constraint_errors", "errors"),
+    each(PORT, "ib.integrity_errors", "errors"),
+    each(PORT, "ib.buffer_overruns", "errors"),
+    each(PORT, "ib.vl15_dropped", "packets"),
+    each(PORT, "ib.transmit_wait", "ticks"),
+    each(PORT, "ib.transmitted", "bytes"),
+    each(PORT, "ib.received", "bytes"),
+];
+
+pub(super) const PARSERS: &[Parser] = &[
+    tool("perftest", "`ib_write_bw --report_gbits`, `ib_write_lat` and their sisters, as printed", PERFTEST),
+    tool("perftest-json", "the same, the file of `--out_json --out_json_file=…`", PERFTEST).experimental(),
+    tool("ibstat", "`ibstat`", IBSTAT),
+    tool("perfquery", "`perfquery` and `perfquery -x`", PERFQUERY),
+];

@@ -1,0 +1,184 @@
+//! What the tools of GPU makers tell. A metric that a tool of this list does not show on some card is not given, so that a gate which asks for it has no answer.
+
+use super::{Metric, Parser, TEXT, each, metric, tool};
+
+/// By the PCI address, as sysfs writes it (`0000:1b:00.0`).
+const GPU: &str = "GPU";
+/// By the tool's own number, `GPU 0`: these tools tell no address.
+const INDEX: &str = "GPU number";
+
+/// What nvidia-smi says of each GPU, by all three of its formats. A *flag* is 0 or 1.
+const NVIDIA_SMI: &[Metric] = &[
+    metric("gpu.count", "GPUs"),
+    metric("gpu.driver", TEXT),
+    metric("gpu.cuda", TEXT),
+    each(GPU, "gpu.name", TEXT),
+    each(GPU, "gpu.vbios", TEXT),
+    each(GPU, "gpu.inforom", TEXT),
+    each(GPU, "gpu.gsp_firmware", TEXT),
+    each(GPU, "gpu.memory_total", "MiB"),
+    each(GPU, "gpu.memory_used", "MiB"),
+    each(GPU, "gpu.processes", "processes"),
+    each(GPU, "gpu.utilization", "%"),
+    // `Enabled` or `Disabled`; `Default`, `Exclusive_Process` or `Prohibited`.
+    each(GPU, "gpu.persistence_mode", TEXT),
+    each(GPU, "gpu.mig_mode", TEXT),
+    each(GPU, "gpu.ecc_mode", TEXT),
+    each(GPU, "gpu.ecc_mode_pending", TEXT),
+    each(GPU, "gpu.compute_mode", TEXT),
+    // Volatile: since the driver was loaded. Aggregate: since the card was made.
+    each(GPU, "gpu.ecc_corrected_volatile", "errors"),
+    each(GPU, "gpu.ecc_uncorrected_volatile", "errors"),
+    each(GPU, "gpu.ecc_corrected_aggregate", "errors"),
+    each(GPU, "gpu.ecc_uncorrected_aggregate", "errors"),
+    each(GPU, "gpu.ecc_sram_threshold_exceeded", "flags"),
+    each(GPU, "gpu.remapped_rows_corrected", "rows"),
+    each(GPU, "gpu.remapped_rows_uncorrected", "rows"),
+    each(GPU, "gpu.remapped_rows_pending", "flags"),
+    each(GPU, "gpu.remapped_rows_failed", "flags"),
+    // Banks by how many spare rows each has left: all of them, …, none.
+    each(GPU, "gpu.remapped_rows_bank_max", "banks"),
+    each(GPU, "gpu.remapped_rows_bank_high", "banks"),
+    each(GPU, "gpu.remapped_rows_bank_partial", "banks"),
+    each(GPU, "gpu.remapped_rows_bank_low", "banks"),
+    each(GPU, "gpu.remapped_rows_bank_none", "banks"),
+    each(GPU, "gpu.channel_repair_pending", "flags"),
+    each(GPU, "gpu.tpc_repair_pending", "flags"),
+    each(GPU, "gpu.memory_unrepairable", "flags"),
+    each(GPU, "gpu.reset_required", "flags"),
+    // `None`, or what the driver recommends.
+    each(GPU, "gpu.recovery_action", TEXT),
+    // The generation of an idle link is lower by design.
+    each(GPU, "gpu.pcie_gen", "generation"),
+    each(GPU, "gpu.pcie_gen_max", "generation"),
+    each(GPU, "gpu.pcie_width", "lanes"),
+    each(GPU, "gpu.pcie_width_max", "lanes"),
+    each(GPU, "gpu.pcie_width_lost", "lanes"),
+    each(GPU, "gpu.pcie_replays", "replays"),
+    each(GPU, "gpu.temperature", "°C"),
+    // Degrees left until it slows down; 0 at the limit and above it.
+    each(GPU, "gpu.temperature_margin", "°C"),
+    each(GPU, "gpu.memory_temperature", "°C"),
+    each(GPU, "gpu.power_draw", "W"),
+    each(GPU, "gpu.power_limit", "W"),
+    each(GPU, "gpu.power_limit_default", "W"),
+    each(GPU, "gpu.power_limit_max", "W"),
+    // Whether it is slowed down right now, and for what.
+    each(GPU, "gpu.throttle_hw_slowdown", "flags"),
+    each(GPU, "gpu.throttle_hw_thermal", "flags"),
+    each(GPU, "gpu.throttle_hw_power_brake", "flags"),
+    each(GPU, "gpu.throttle_sw_thermal", "flags"),
+    each(GPU, "gpu.throttle_sw_power_cap", "flags"),
+    // For how long it was, since the driver was loaded.
+    each(GPU, "gpu.throttle_hw_thermal_time", "µs"),
+    each(GPU, "gpu.throttle_hw_power_brake_time", "µs"),
+    each(GPU, "gpu.throttle_sw_thermal_time", "µs"),
+    each(GPU, "gpu.throttle_sw_power_cap_time", "µs"),
+    each(GPU, "gpu.clock_sm", "MHz"),
+    each(GPU, "gpu.clock_sm_max", "MHz"),
+    each(GPU, "gpu.clock_memory", "MHz"),
+    each(GPU, "gpu.clock_memory_max", "MHz"),
+    // `Completed` and `Success` once the fabric manager has set it up.
+    each(GPU, "gpu.fabric_state", TEXT),
+    each(GPU, "gpu.fabric_status", TEXT),
+];
+
+/// `dcgmi diag -j`: one result is one test on one entity (a GPU, or the node).
+const DCGM: &[Metric] = &[
+    metric("dcgm.tests", "tests"),
+    metric("dcgm.passed", "results"),
+    metric("dcgm.failed", "results"),
+    metric("dcgm.warned", "results"),
+    metric("dcgm.skipped", "results"),
+    metric("dcgm.not_run", "results"),
+    metric("dcgm.gpus", "GPUs"),
+    metric("dcgm.gpus_failed", "GPUs"),
+    // `pass`, `fail`, `warn`, `skip` or `not run`: the worst of a test's results.
+    each("test", "dcgm.status", TEXT),
+    // GPUs on which this test ran and passed.
+    each("test", "dcgm.gpus_passed", "GPUs"),
+];
+
+/// Bandwidths are those of a GPU's slowest pair.
+const NVBANDWIDTH: &[Metric] = &[
+    metric("nvbandwidth.tests", "tests"),
+    metric("nvbandwidth.passed", "tests"),
+    metric("nvbandwidth.failed", "tests"),
+    metric("nvbandwidth.waived", "tests"),
+    each(INDEX, "nvbandwidth.host_to_device", "GB/s"),
+    each(INDEX, "nvbandwidth.device_to_host", "GB/s"),
+    each(INDEX, "nvbandwidth.host_to_device_bidirectional", "GB/s"),
+    each(INDEX, "nvbandwidth.device_to_host_bidirectional", "GB/s"),
+    each(INDEX, "nvbandwidth.device_to_device_read", "GB/s"),
+    each(INDEX, "nvbandwidth.device_to_device_write", "GB/s"),
+    each(INDEX, "nvbandwidth.device_local_copy", "GB/s"),
+    each(INDEX, "nvbandwidth.host_device_latency", "ns"),
+    each(INDEX, "nvbandwidth.device_to_device_latency", "ns"),
+];
+
+/// Bus bandwidths are in place.
+const NCCL: &[Metric] = &[
+    metric("nccl.ranks", "ranks"),
+    metric("nccl.sizes", "sizes"),
+    // Over all sizes, in place and out of place, as the tool averages.
+    metric("nccl.bus_bandwidth_avg", "GB/s"),
+    metric("nccl.bus_bandwidth_max", "GB/s"),
+    // That of the largest message.
+    metric("nccl.bus_bandwidth_last", "GB/s"),
+    metric("nccl.largest", "bytes"),
+    metric("nccl.wrong", "values"),
+    metric("nccl.out_of_bounds", "values"),
+];
+
+const GPU_BURN: &[Metric] = &[
+    metric("burn.gpus", "GPUs"),
+    metric("burn.faulty", "GPUs"),
+    // How much slower the slowest is than the fastest.
+    metric("burn.spread", "%"),
+    each(INDEX, "burn.errors", "errors"),
+    each(INDEX, "burn.speed", "Gflop/s"),
+    each(INDEX, "burn.temperature", "°C"),
+];
+
+const NVLINK: &[Metric] = &[
+    metric("nvlink.gpus", "GPUs"),
+    each(INDEX, "nvlink.links", "links"),
+    each(INDEX, "nvlink.links_active", "links"),
+    each(INDEX, "nvlink.links_inactive", "links"),
+    // Of the slowest active link, one way.
+    each(INDEX, "nvlink.link_speed", "GB/s"),
+];
+
+const AMD: &[Metric] = &[
+    metric("gpu.count", "GPUs"),
+    each(GPU, "gpu.name", TEXT),
+    each(GPU, "gpu.vbios", TEXT),
+    each(GPU, "gpu.memory_total", "MiB"),
+    each(GPU, "gpu.memory_used", "MiB"),
+    each(GPU, "gpu.utilization", "%"),
+    each(GPU, "gpu.ecc_corrected_volatile", "errors"),
+    each(GPU, "gpu.ecc_uncorrected_volatile", "errors"),
+    each(GPU, "gpu.pcie_width", "lanes"),
+    each(GPU, "gpu.pcie_speed", "GT/s"),
+    each(GPU, "gpu.pcie_replays", "replays"),
+    // Junction: the hottest place of the chip.
+    each(GPU, "gpu.temperature", "°C"),
+    each(GPU, "gpu.memory_temperature", "°C"),
+    each(GPU, "gpu.power_draw", "W"),
+    each(GPU, "gpu.power_limit", "W"),
+];
+
+pub(super) const PARSERS: &[Parser] = &[
+    tool("nvidia-smi-xml", "`nvidia-smi -q -x`, nvsmi_device_v12 and v13", NVIDIA_SMI),
+    tool("nvidia-smi-csv", "`nvidia-smi --query-gpu=… --format=csv`, with header and units", NVIDIA_SMI),
+    tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI),
+    tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
+    tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
+    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM),
+    tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
+    tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
+    tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
+    tool("gpu-burn", "`gpu_burn -c compare.ptx SECONDS`", GPU_BURN).experimental(),
+    tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD),
+    tool("amd-smi", "`amd-smi metric --json`", AMD).experimental(),
+];

@@ -1,0 +1,129 @@
+//! What muster-node measures by itself, and what the tools for disks, memory, processors and networks tell, with the kernel's log.
+
+use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
+
+const FACTS: &[Metric] = &[
+    metric("profile.misses", "misses"),
+    metric("cpu.sockets", "sockets"),
+    metric("cpu.cores_per_socket", "cores"),
+    metric("memory.total", "MiB"),
+    metric("numa.nodes", "nodes"),
+    metric("disks.found", "disks"),
+    metric("nics.linked", "NICs"),
+];
+
+const PACKAGES: &[Metric] = &[
+    metric("packages.checked", "packages"),
+    metric("packages.differing", "packages"),
+    metric("packages.unfinished", "packages"),
+    metric("packages.forbidden", "packages"),
+];
+
+const KERNEL: &[Metric] = &[
+    metric("kernel.release", TEXT),
+    metric("kernel.unexpected", "kernels"),
+    metric("kernel.arguments_missing", "arguments"),
+    metric("kernel.taint", "flags"),
+];
+
+const SERVICES: &[Metric] = &[metric("services.checked", "services"), metric("services.wrong", "services")];
+
+const PCIE: &[Metric] = &[
+    each("function", "pcie.width", "lanes"),
+    each("function", "pcie.width_lost", "lanes"),
+    each("function", "pcie.speed", "GT/s"),
+];
+
+const FIO: &[Metric] = &[
+    each("job", "fio.error", "errno"),
+    each("job", "fio.written", "bytes"),
+    each("job", "fio.unverified", "bytes"),
+    each("job", "fio.write_bandwidth", "MB/s"),
+    each("job", "fio.read_bandwidth", "MB/s"),
+    each("job", "fio.write_iops", "IOPS"),
+    each("job", "fio.read_iops", "IOPS"),
+    each("job", "fio.write_p99", "ms"),
+    each("job", "fio.read_p99", "ms"),
+];
+
+const STRESSAPPTEST: &[Metric] = &[
+    metric("memory.incidents", "incidents"),
+    metric("memory.errors", "errors"),
+    metric("memory.copied", "MB"),
+    metric("memory.bandwidth", "MB/s"),
+];
+
+const STRESS_NG: &[Metric] = &[metric("stress.failures", "failures"), each("stressor", "stress.bogo_ops", "bogo ops/s")];
+
+const IPERF3: &[Metric] = &[metric("network.received", "Gb/s"), metric("network.retransmits", "segments")];
+
+/// One disk is asked at a time; the runner names it.
+const SMART_LOG: &[Metric] = &[
+    metric("smart.critical_warning", "flags"),
+    metric("smart.media_errors", "errors"),
+    metric("smart.percentage_used", "%"),
+    metric("smart.spare_missing", "%"),
+    metric("smart.temperature", "°C"),
+];
+
+const SMARTCTL: &[Metric] = &[
+    metric("smart.failing", "flags"),
+    metric("smart.critical_warning", "flags"),
+    metric("smart.media_errors", "errors"),
+    metric("smart.percentage_used", "%"),
+    metric("smart.spare_missing", "%"),
+    metric("smart.temperature", "°C"),
+];
+
+const LSHW: &[Metric] = &[
+    metric("host.product", TEXT),
+    metric("host.processors", "processors"),
+    metric("host.memory", "MiB"),
+    metric("host.memory_modules", "modules"),
+    metric("host.memory_slots_empty", "slots"),
+    metric("host.disks", "disks"),
+    metric("host.nics", "NICs"),
+    metric("host.displays", "devices"),
+    metric("host.unclaimed", "devices"),
+];
+
+/// Lines of the kernel's log, by what they say.
+const KERNEL_LOG: &[Metric] = &[
+    metric("kernel.lines", "lines"),
+    metric("kernel.xid", "events"),
+    metric("kernel.xid_fatal", "events"),
+    metric("kernel.xid_unknown", "events"),
+    metric("kernel.sxid", "events"),
+    metric("kernel.sxid_fatal", "events"),
+    metric("kernel.gpu_lost", "events"),
+    // `none`, `restart app`, `reset gpu`, `reboot node`, …: the hardest that any event of the log asks for.
+    metric("kernel.recovery_action", TEXT),
+    metric("kernel.aer_corrected", "events"),
+    metric("kernel.aer_uncorrected", "events"),
+    metric("kernel.mce_corrected", "events"),
+    metric("kernel.mce_uncorrected", "events"),
+    metric("kernel.mlx5_fatal", "events"),
+    metric("kernel.mlx5_warnings", "events"),
+    metric("kernel.link_downs", "events"),
+    metric("kernel.io_errors", "events"),
+    metric("kernel.fs_readonly", "events"),
+    metric("kernel.lockups", "events"),
+    metric("kernel.oom_kills", "events"),
+];
+
+pub(super) const PARSERS: &[Parser] = &[
+    builtin("facts", "inventory", FACTS),
+    builtin("packages", "dpkg's record", PACKAGES),
+    builtin("kernel", "/proc", KERNEL),
+    builtin("services", "systemd", SERVICES),
+    builtin("clock", "the site's agent", &[metric("clock.offset", "ms")]),
+    builtin("pcie", "sysfs", PCIE),
+    tool("fio", "`fio --output-format=json`, fio 3", FIO),
+    tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST),
+    tool("stress-ng", "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer", STRESS_NG),
+    tool("iperf3", "`iperf3 --json`, TCP", IPERF3),
+    tool("smartctl", "`smartctl --json -a`, smartctl 7, NVMe", SMARTCTL),
+    tool("nvme-smart-log", "`nvme smart-log --output-format=json`, nvme-cli 2", SMART_LOG),
+    tool("lshw", "`lshw -json`, lshw 02.19", LSHW),
+    tool("kernel-log", "`dmesg`, with any of its time formats, and `journalctl -k`", KERNEL_LOG),
+];
