@@ -97,7 +97,8 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         _ => {}
     }
     if parser.experimental && gate.required {
-        problems.push(format!("parser {} was never seen on the real tool's output: required must be false", parser.name));
+        problems
+            .push(format!("parser {} was never seen on the real tool's output: required must be false", parser.name));
     }
     for criterion in &gate.criteria {
         let metric = &criterion.metric;

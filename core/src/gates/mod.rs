@@ -9,6 +9,7 @@ mod assess; // Samples against criteria: the verdict
 mod catalogue; // Parsers, their metrics and units
 mod fingerprint; // The hardware a result belongs to
 mod lint; // Refuses suites that could pass without measuring
+pub mod xid; // What errors of NVIDIA's drivers ask for
 
 pub use assess::{Assessment, Reference, Sample, assess};
 pub use catalogue::{Metric, Parser, TEXT};

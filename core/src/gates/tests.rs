@@ -166,6 +166,20 @@ fn a_threshold_carries_its_unit() {
     assert_eq!(assess(&write_gate(), &samples, &reference).verdict, Verdict::Error);
 }
 
+#[test]
+fn experimental_parsers_cannot_be_required() {
+    let mut suite = Suite { name: "s".into(), version: "1".into(), gates: vec![gate(vec![])] };
+    let gate = &mut suite.gates[0];
+    gate.parser = "amd-smi".into();
+    gate.criteria = vec![criterion("gpu.count", Op::Equal, Limit::Number(8.0), "GPUs")];
+    let told = |suite: &Suite| lint(suite).iter().any(|problem| problem.contains("required must be false"));
+    assert!(told(&suite));
+    suite.gates[0].required = false;
+    assert!(!told(&suite));
+    (suite.gates[0].required, suite.gates[0].parser) = (true, "rocm-smi".into());
+    assert!(!told(&suite), "it was seen on real output");
+}
+
 proptest! {
     /// Whatever is measured, a pass means: both metrics once, finite, within limits.
     #[test]

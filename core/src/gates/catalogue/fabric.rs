@@ -44,8 +44,6 @@ const PERFQUERY: &[Metric] = &[
     each(PORT, "ib.buffer_overruns", "errors"),
     each(PORT, "ib.vl15_dropped", "packets"),
     each(PORT, "ib.transmit_wait", "ticks"),
-    each(PORT, "ib.transmitted", "bytes"),
-    each(PORT, "ib.received", "bytes"),
 ];
 
 pub(super) const PARSERS: &[Parser] = &[

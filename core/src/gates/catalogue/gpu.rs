@@ -149,6 +149,7 @@ const NVLINK: &[Metric] = &[
     each(INDEX, "nvlink.link_speed", "GB/s"),
 ];
 
+/// rocm-smi tells addresses; amd-smi only numbers, `GPU 0`.
 const AMD: &[Metric] = &[
     metric("gpu.count", "GPUs"),
     each(GPU, "gpu.name", TEXT),
@@ -178,7 +179,7 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
     tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
     tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
-    tool("gpu-burn", "`gpu_burn -c compare.ptx SECONDS`", GPU_BURN).experimental(),
+    tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
     tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD),
     tool("amd-smi", "`amd-smi metric --json`", AMD).experimental(),
 ];

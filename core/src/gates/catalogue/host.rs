@@ -53,7 +53,8 @@ const STRESSAPPTEST: &[Metric] = &[
     metric("memory.bandwidth", "MB/s"),
 ];
 
-const STRESS_NG: &[Metric] = &[metric("stress.failures", "failures"), each("stressor", "stress.bogo_ops", "bogo ops/s")];
+const STRESS_NG: &[Metric] =
+    &[metric("stress.failures", "failures"), each("stressor", "stress.bogo_ops", "bogo ops/s")];
 
 const IPERF3: &[Metric] = &[metric("network.received", "Gb/s"), metric("network.retransmits", "segments")];
 

@@ -71,3 +71,6 @@ const fn metric(name: &'static str, unit: &'static str) -> Metric {
 const fn each(per: &'static str, name: &'static str, unit: &'static str) -> Metric {
     Metric { name, unit, per }
 }
+
+#[cfg(test)]
+mod document; // docs/parsers.md
