@@ -13,4 +13,5 @@ pub mod job; // Detached jobs: spool, lock, fence, attach
 pub mod live; // What the live image does at its start: clock, host key, sshd, report
 pub mod paths; // Where things are on a node, under one movable root
 pub mod permit; // The challenge before a disk is touched, and the check of its answer
+pub mod record; // Outputs of this machine's tools, scrubbed, for parsers to be written from
 pub mod tool; // Other programs, with deadline, output cap and process group

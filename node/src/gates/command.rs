@@ -20,6 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the verb. Exit codes: 0 every required gate passed, 1 one failed, 2 not understood, 3 one has no answer that counts.
 pub fn command(arguments: &[String]) -> ExitCode {
+    if let Some(("parse", arguments)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return super::read::command(arguments);
+    }
     let (plan, as_json) = match parse(arguments) {
         Ok(parsed) => parsed,
         Err(failure) => return cli::report(&failure),

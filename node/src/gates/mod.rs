@@ -3,6 +3,7 @@
 mod command; // `muster-node gate`, by hand
 mod execute; // One gate: its tool or our own measurement, then the verdict
 mod parsers; // One file per tool or measurement
+mod read; // What a parser reads from any file
 mod scratch; // A folder for the tools' files
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, GatePlan};
 
 pub use command::command;
+pub use read::{Parsed, Question, Shown, read, read_text};
 
 use crate::converge::machine::Machine;
 use crate::failure::fatal;

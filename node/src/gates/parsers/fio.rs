@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::scan::{LARGEST, plain};
 use super::{Answer, Reading, json};
 
 #[derive(Deserialize)]
@@ -28,8 +29,11 @@ struct Job {
 
 #[derive(Deserialize)]
 struct Direction {
-    io_bytes: u64,
+    #[serde(deserialize_with = "plain")]
+    io_bytes: f64,
+    #[serde(deserialize_with = "plain")]
     bw_bytes: f64,
+    #[serde(deserialize_with = "plain")]
     iops: f64,
     clat_ns: Latency,
 }
@@ -58,22 +62,25 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     for job in &report.jobs {
         let name = job.jobname.as_str();
         reading.add_of("fio.error", name, job.error);
-        reading.add_of("fio.written", name, job.write.io_bytes as f64);
+        reading.add_of("fio.written", name, job.write.io_bytes);
         if job.options.contains_key("verify") || report.options.contains_key("verify") {
             // Verification reads back every block that was written.
-            reading.add_of("fio.unverified", name, job.write.io_bytes.abs_diff(job.read.io_bytes) as f64);
+            reading.add_of("fio.unverified", name, (job.write.io_bytes - job.read.io_bytes).abs());
         }
         let metrics = [
             (&job.write, "fio.write_bandwidth", "fio.write_iops", "fio.write_p99"),
             (&job.read, "fio.read_bandwidth", "fio.read_iops", "fio.read_p99"),
         ];
         for (direction, bandwidth, iops, p99) in metrics {
-            if direction.io_bytes == 0 {
+            if direction.io_bytes == 0.0 {
                 continue;
             }
             reading.add_of(bandwidth, name, direction.bw_bytes / 1e6);
             reading.add_of(iops, name, direction.iops);
             if let Some(nanoseconds) = direction.clat_ns.percentile.get("99.000000") {
+                if !(0.0..LARGEST).contains(nanoseconds) {
+                    return Err(format!("a latency of {nanoseconds} ns"));
+                }
                 reading.add_of(p99, name, nanoseconds / 1e6);
             }
         }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::scan::plain;
 use super::{Answer, Reading, json};
 
 #[derive(Deserialize)]
@@ -27,6 +28,7 @@ struct End {
 #[derive(Deserialize)]
 struct Sum {
     bytes: u64,
+    #[serde(deserialize_with = "plain")]
     bits_per_second: f64,
     retransmits: Option<u32>,
 }

@@ -1,14 +1,20 @@
 //! Parsers, one file each. Strict: an unknown version, a missing field, a wrong root or an exit status that contradicts the answer is an error, and
 //! an error is never a pass. Each was written from recordings of the real tool; see `fixtures/`.
 
+mod amd; // AMD's tools
 mod clock; // Our clock against the agent's
 mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
 mod iperf3; // Network throughput
 mod kernel; // Release, command line, taint
+mod kernel_log; // What drivers say of faults
+mod lshw; // Devices of the machine
+mod nvidia; // NVIDIA's tools
 mod nvme; // `nvme smart-log`
 mod packages; // dpkg's record against the lock
 mod pcie; // Link width and speed
+mod rdma; // Tools of RDMA networks
+mod scan; // Numbers and words
 mod services; // Units of the stack
 mod smartctl; // Disk health
 mod stress_ng; // Processor load with verification
@@ -57,6 +63,37 @@ impl Reading {
         self.add(metric, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
+    /// Adds a count of one entity.
+    fn count_of(&mut self, metric: &'static str, entity: &str, count: usize) {
+        self.add_of(metric, entity, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// Adds a word of one entity, or of the node.
+    fn add_word(&mut self, metric: &'static str, entity: &str, word: &str) {
+        self.samples.push(Sample { metric, entity: entity.into(), value: Limit::Text(scan::word(word)) });
+    }
+
+    /// Refuses numbers that nothing measures: blank sentinels, what is below nothing, what is no number.
+    fn plausible(self) -> Result<Self, String> {
+        let odd = self.samples.iter().find_map(|sample| match sample.value {
+            Limit::Number(number) if !(0.0..scan::LARGEST).contains(&number) => Some((sample.metric, number)),
+            _ => None,
+        });
+        match odd {
+            Some((metric, number)) => Err(format!("{metric} is {number}, which is no measurement")),
+            None => Ok(self),
+        }
+    }
+
+    /// A number that was added.
+    pub(super) fn number(&self, metric: &str, entity: &str) -> Option<f64> {
+        let sample = self.samples.iter().find(|sample| sample.metric == metric && sample.entity == entity)?;
+        match sample.value {
+            Limit::Number(number) => Some(number),
+            Limit::Text(_) => None,
+        }
+    }
+
     fn version(&mut self, program: &str, version: &str) {
         self.versions.insert(program.into(), version.chars().take(100).collect());
     }
@@ -64,15 +101,34 @@ impl Reading {
 
 /// Reads a tool's answer.
 pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String> {
-    match parser {
+    let reading = match parser {
+        "amd-smi" => amd::amd_smi::parse(answer),
+        "dcgm-diag" => nvidia::dcgm::parse_v4(answer),
+        "dcgm-diag-v3" => nvidia::dcgm::parse_v3(answer),
         "fio" => fio::parse(answer),
+        "gpu-burn" => nvidia::gpu_burn::parse(answer),
+        "ibstat" => rdma::ibstat::parse(answer),
         "iperf3" => iperf3::parse(answer),
+        "kernel-log" => kernel_log::parse(answer),
+        "lshw" => lshw::parse(answer),
+        "nccl-tests" => nvidia::nccl::parse(answer),
+        "nccl-tests-json" => nvidia::nccl_json::parse(answer),
+        "nvbandwidth" => nvidia::nvbandwidth::parse(answer),
+        "nvidia-smi-csv" => nvidia::smi_csv::parse(answer),
+        "nvidia-smi-nvlink" => nvidia::nvlink::parse(answer),
+        "nvidia-smi-text" => nvidia::smi_text::parse(answer),
+        "nvidia-smi-xml" => nvidia::smi_xml::parse(answer),
         "nvme-smart-log" => nvme::parse(answer),
+        "perfquery" => rdma::perfquery::parse(answer),
+        "perftest" => rdma::perftest::parse(answer),
+        "perftest-json" => rdma::perftest_json::parse(answer),
+        "rocm-smi" => amd::rocm_smi::parse(answer),
         "smartctl" => smartctl::parse(answer),
         "stress-ng" => stress_ng::parse(answer),
         "stressapptest" => stressapptest::parse(answer),
         other => Err(format!("no parser {other:?} reads a tool's answer")),
-    }
+    }?;
+    reading.plausible()
 }
 
 /// Measures without a tool.

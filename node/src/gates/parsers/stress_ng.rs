@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::scan::plain;
 use super::{Answer, Reading};
 
 #[derive(Deserialize)]
@@ -21,10 +22,15 @@ struct System {
 struct Metric {
     stressor: String,
     #[serde(rename = "bogo-ops-per-second-real-time")]
+    #[serde(deserialize_with = "plain")]
     rate: f64,
 }
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    // A cut number is another number; the document's end is marked.
+    if !answer.text.trim_end().ends_with("\n...") {
+        return Err("it has no end".into());
+    }
     let report: Report = serde_yaml_ng::from_str(answer.text)
         .map_err(|error| format!("its answer is not what this parser knows: {error}"))?;
     let version = report.system.version;

@@ -1,6 +1,9 @@
 //! Parsers on recordings of the real tools, and what must never pass; the runner with real programs.
 
 mod bench; // A plan, facts and a machine to run gates on
+mod broken; // Every recording broken in every way: none may pass
+mod hostile; // Answers made to hurt
 mod parsers; // Recordings, broken in every way
+mod recordings; // What each recording reads as
 mod runner; // Stages, timeouts, disks
 mod suites; // What the repository ships

@@ -1,0 +1,309 @@
+//! `dcgmi diag -j`. Its JSON has no published schema, so only what was seen is read: DCGM 4 under `DCGM Diagnostic`, a result per entity; DCGM 3 under
+//! `DCGM GPU Diagnostic`, a result per GPU or list of GPUs. A test that tells of some of the GPUs only is an error. *Skip* is not *Pass*. Warnings may
+//! stand before the document.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::gates::parsers::{Answer, Reading, json, scan};
+
+const NOTES_MAX: usize = 10;
+const TESTS_MAX: usize = 256;
+
+/// From the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Status {
+    Pass,
+    Skip,
+    NotRun,
+    Warn,
+    Fail,
+}
+
+impl Status {
+    fn read(word: &str) -> Result<Self, String> {
+        match word.to_ascii_lowercase().as_str() {
+            "pass" => Ok(Self::Pass),
+            "skip" | "skipped" => Ok(Self::Skip),
+            "not run" | "notrun" => Ok(Self::NotRun),
+            "warn" => Ok(Self::Warn),
+            "fail" => Ok(Self::Fail),
+            _ => Err(format!("status {:?} is not known", scan::word(word))),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Skip => "skip",
+            Self::NotRun => "not run",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One test, of either version.
+struct Test {
+    name: String,
+    /// By the GPU's number; results of the node or of other entities have none.
+    results: Vec<(Option<u64>, Status)>,
+    /// DCGM 4 sums its results up by itself.
+    summary: Option<Status>,
+    notes: Vec<String>,
+}
+
+pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: V4 = json(document(answer.text)?)?;
+    known(&report.metadata.version, "4.")?;
+    let listed = report.entity_groups.iter().filter(|group| group.entity_group == "GPU");
+    let gpus: BTreeSet<u64> = listed.flat_map(|group| group.entities.iter().map(|entity| entity.entity_id)).collect();
+    let mut tests = Vec::new();
+    for test in report.diagnostic.test_categories.into_iter().flat_map(|category| category.tests) {
+        let mut results = Vec::new();
+        let mut notes = test.test_summary.info.iter().map(said).collect::<Vec<_>>();
+        for result in test.results {
+            let gpu = (result.entity_group == "GPU").then_some(result.entity_id);
+            if gpu.is_some_and(|gpu| !gpus.contains(&gpu)) {
+                return Err(format!(
+                    "test {} tells of GPU {} that is not listed",
+                    scan::word(&test.name),
+                    result.entity_id
+                ));
+            }
+            results.push((gpu, Status::read(&result.status)?));
+            notes.extend(result.warnings.iter().map(said));
+        }
+        let summary = Some(Status::read(&test.test_summary.status)?);
+        tests.push(Test { name: scan::word(&test.name), results, summary, notes });
+    }
+    let mut reading = tally(answer, &gpus, tests)?;
+    reading.version("dcgm", &report.metadata.version);
+    Ok(reading)
+}
+
+pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
+    let report: V3 = json(document(answer.text)?)?;
+    let diagnostic = report.diagnostic;
+    known(&diagnostic.version, "3.")?;
+    let (mut tests, mut gpus) = (Vec::new(), BTreeSet::new());
+    // Its writer leaves nulls between tests.
+    for test in diagnostic.test_categories.into_iter().flat_map(|category| category.tests).flatten() {
+        let (mut results, mut notes) = (Vec::new(), Vec::new());
+        for result in test.results {
+            let status = Status::read(&result.status)?;
+            for gpu in numbers(&result.gpu_ids)? {
+                gpus.insert(gpu);
+                results.push((Some(gpu), status));
+            }
+            notes.extend(result.warnings.iter().chain(&result.info).map(said));
+        }
+        tests.push(Test { name: scan::word(&test.name), results, summary: None, notes });
+    }
+    let mut reading = tally(answer, &gpus, tests)?;
+    reading.version("dcgm", &diagnostic.version);
+    Ok(reading)
+}
+
+/// What both versions come to.
+fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<Reading, String> {
+    if tests.is_empty() || tests.len() > TESTS_MAX {
+        return Err(format!("it tells of {} tests", tests.len()));
+    }
+    let mut reading = Reading::default();
+    let mut by_status: BTreeMap<Status, usize> = BTreeMap::new();
+    let (mut failed, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for test in &tests {
+        if !names.insert(&test.name) {
+            return Err(format!("test {} stands there twice", test.name));
+        }
+        covers(test, gpus)?;
+        for (gpu, status) in &test.results {
+            *by_status.entry(*status).or_default() += 1;
+            failed.extend(gpu.filter(|_| *status == Status::Fail));
+        }
+        let results = test.results.iter().map(|(_, status)| *status).max();
+        // A failure that only the summary tells is one result more.
+        if let Some(summary) = test.summary.filter(|summary| results.is_none_or(|results| *summary > results)) {
+            *by_status.entry(summary).or_default() += 1;
+        }
+        let worst = results.max(test.summary).ok_or_else(|| format!("test {} has no result", test.name))?;
+        reading.add_word("dcgm.status", &test.name, worst.as_str());
+        let passed: BTreeSet<u64> =
+            test.results.iter().filter(|(_, status)| *status == Status::Pass).filter_map(|(gpu, _)| *gpu).collect();
+        reading.count_of("dcgm.gpus_passed", &test.name, passed.len());
+        if worst != Status::Pass {
+            reading.notes.extend(test.notes.iter().map(|note| format!("{}: {note}", test.name)));
+        }
+    }
+    reading.notes.truncate(NOTES_MAX);
+    let of = |status: Status| by_status.get(&status).copied().unwrap_or_default();
+    let failures = of(Status::Fail);
+    // Some versions exit with 0 after a failure, none with anything else after success.
+    if answer.exit != 0 && failures == 0 {
+        return Err(format!("no failure goes with its exit status: {}", scan::word(answer.messages)));
+    }
+    reading.count("dcgm.tests", tests.len());
+    reading.count("dcgm.passed", of(Status::Pass));
+    reading.count("dcgm.failed", failures);
+    reading.count("dcgm.warned", of(Status::Warn));
+    reading.count("dcgm.skipped", of(Status::Skip));
+    reading.count("dcgm.not_run", of(Status::NotRun));
+    reading.count("dcgm.gpus", gpus.len());
+    reading.count("dcgm.gpus_failed", failed.len());
+    Ok(reading)
+}
+
+/// A test on GPUs is one on all of them, with one result each.
+fn covers(test: &Test, gpus: &BTreeSet<u64>) -> Result<(), String> {
+    let told: Vec<u64> = test.results.iter().filter_map(|(gpu, _)| *gpu).collect();
+    let distinct: BTreeSet<u64> = told.iter().copied().collect();
+    if distinct.len() != told.len() {
+        return Err(format!("test {} tells of a GPU twice", test.name));
+    }
+    if test.results.is_empty() && test.summary.is_none_or(|summary| summary == Status::Pass) {
+        return Err(format!("test {} has no result", test.name));
+    }
+    match told.is_empty() || distinct == *gpus {
+        true => Ok(()),
+        false => Err(format!("test {} tells of {} of {} GPUs", test.name, told.len(), gpus.len())),
+    }
+}
+
+fn known(version: &str, major: &str) -> Result<(), String> {
+    match version.starts_with(major) {
+        true => Ok(()),
+        false => Err(format!("version {:?} is not known", scan::word(version))),
+    }
+}
+
+/// The document without the warnings before it.
+fn document(text: &str) -> Result<&str, String> {
+    let start = text.find('{').ok_or("there is no JSON in it")?;
+    text.get(start..).ok_or_else(|| "there is no JSON in it".into())
+}
+
+/// `"0,1,2"`, `"0"` or `0`.
+fn numbers(ids: &Value) -> Result<Vec<u64>, String> {
+    let unknown = || format!("gpu_ids {} are not understood", scan::word(&ids.to_string()));
+    match ids {
+        Value::Number(id) => id.as_u64().map(|id| vec![id]).ok_or_else(unknown),
+        Value::String(ids) => {
+            ids.split(',').map(|id| id.trim().parse().map_err(|_| unknown())).collect::<Result<Vec<u64>, String>>()
+        }
+        _ => Err(unknown()),
+    }
+}
+
+/// A warning: a text, or an object that holds it.
+fn said(warning: &Value) -> String {
+    match warning {
+        Value::String(text) => scan::word(text),
+        Value::Object(fields) => {
+            let text = fields.get("warning").and_then(Value::as_str).unwrap_or_default();
+            scan::word(text)
+        }
+        _ => String::new(),
+    }
+}
+
+#[derive(Deserialize)]
+struct V4 {
+    #[serde(rename = "DCGM Diagnostic")]
+    diagnostic: V4Diagnostic,
+    entity_groups: Vec<V4Group>,
+    metadata: V4Metadata,
+}
+
+#[derive(Deserialize)]
+struct V4Metadata {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct V4Group {
+    entity_group: String,
+    entities: Vec<V4Entity>,
+}
+
+#[derive(Deserialize)]
+struct V4Entity {
+    entity_id: u64,
+}
+
+#[derive(Deserialize)]
+struct V4Diagnostic {
+    test_categories: Vec<V4Category>,
+}
+
+#[derive(Deserialize)]
+struct V4Category {
+    tests: Vec<V4Test>,
+}
+
+#[derive(Deserialize)]
+struct V4Test {
+    name: String,
+    results: Vec<V4Result>,
+    test_summary: V4Summary,
+}
+
+#[derive(Deserialize)]
+struct V4Result {
+    entity_group: String,
+    entity_id: u64,
+    status: String,
+    #[serde(default)]
+    warnings: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct V4Summary {
+    status: String,
+    #[serde(default)]
+    info: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct V3 {
+    #[serde(rename = "DCGM GPU Diagnostic")]
+    diagnostic: V3Diagnostic,
+}
+
+#[derive(Deserialize)]
+struct V3Diagnostic {
+    test_categories: Vec<V3Category>,
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct V3Category {
+    tests: Vec<Option<V3Test>>,
+}
+
+#[derive(Deserialize)]
+struct V3Test {
+    name: String,
+    results: Vec<V3Result>,
+}
+
+#[derive(Deserialize)]
+struct V3Result {
+    #[serde(alias = "gpu_id")]
+    gpu_ids: Value,
+    status: String,
+    #[serde(default)]
+    warnings: Vec<Value>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    info: Vec<Value>,
+}
+
+/// DCGM 3 writes one line of info as a text, several as a list.
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Array(many) => many,
+        one => vec![one],
+    })
+}

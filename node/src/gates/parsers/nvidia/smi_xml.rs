@@ -1,0 +1,164 @@
+//! `nvidia-smi -q -x` by the document types nvsmi_device_v12 (driver 535) and v13 (570 and newer). The document says how many GPUs are attached; a file
+//! that holds fewer is an error. Nothing is expanded: a document type of its own, or an entity other than XML's five, is refused.
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+
+use super::leaf::{self, Leaves, keep};
+use crate::gates::parsers::{Answer, Reading, scan};
+
+const ROOT: &str = "nvidia_smi_log";
+const DOCUMENT_TYPES: [&str; 2] =
+    ["nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\"", "nvidia_smi_log SYSTEM \"nvsmi_device_v13.dtd\""];
+/// Deeper than any document of the tool.
+const DEPTH_MAX: usize = 16;
+const GPUS_MAX: usize = 256;
+/// Below a GPU.
+const LISTS: [&str; 4] = ["processes", "accounted_processes", "supported_clocks", "mig_devices"];
+
+#[derive(Default)]
+struct Document {
+    known_type: bool,
+    finished: bool,
+    /// What stands above the GPUs.
+    head: Leaves,
+    gpus: Vec<Gpu>,
+}
+
+#[derive(Default)]
+struct Gpu {
+    address: String,
+    leaves: Leaves,
+    processes: u32,
+    /// `<processes>` is there; only then is none a number.
+    lists_processes: bool,
+}
+
+pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    if answer.exit != 0 {
+        return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
+    }
+    let document = read(answer.text)?;
+    let head = |name: &str| document.head.get(name).map(String::as_str).ok_or_else(|| format!("there is no {name}"));
+    let driver = scan::word(head("driver_version")?);
+    if !driver.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("{driver:?} is no driver version"));
+    }
+    let attached = scan::count(head("attached_gpus")?).ok_or("attached_gpus is no count")?;
+    if attached != document.gpus.len() as f64 || document.gpus.is_empty() {
+        return Err(format!("{attached} GPUs are attached, it tells of {}", document.gpus.len()));
+    }
+    let mut reading = Reading::default();
+    reading.version("driver", &driver);
+    reading.add("gpu.count", attached);
+    reading.add_word("gpu.driver", "", &driver);
+    if let Some(cuda) = document.head.get("cuda_version").filter(|version| version.as_str() != "N/A") {
+        reading.add_word("gpu.cuda", "", cuda);
+    }
+    for gpu in &document.gpus {
+        leaf::add(&mut reading, &gpu.address, &gpu.leaves, |field| field.xml)?;
+        if gpu.lists_processes {
+            reading.add_of("gpu.processes", &gpu.address, gpu.processes);
+        }
+    }
+    Ok(reading)
+}
+
+fn read(text: &str) -> Result<Document, String> {
+    let mut reader = Reader::from_str(text);
+    let mut document = Document::default();
+    let mut path: Vec<String> = Vec::new();
+    let mut held = String::new();
+    loop {
+        let event = reader.read_event().map_err(|error| format!("it is not XML: {error}"))?;
+        match event {
+            Event::DocType(kind) => {
+                let kind: &str = &kind;
+                let kind = kind.trim();
+                document.known_type = DOCUMENT_TYPES.contains(&kind);
+                if !document.known_type {
+                    return Err(format!("document type {:?} is not known", scan::word(kind)));
+                }
+            }
+            Event::Start(tag) => {
+                open(&mut document, &mut path, &tag)?;
+                held.clear();
+            }
+            Event::Empty(tag) => {
+                open(&mut document, &mut path, &tag)?;
+                close(&mut document, &mut path, "")?;
+                held.clear();
+            }
+            Event::End(_) => {
+                close(&mut document, &mut path, &held)?;
+                held.clear();
+            }
+            Event::Text(text) if path.is_empty() && !text.trim().is_empty() => {
+                return Err("something stands beside its root".into());
+            }
+            Event::Text(text) => held.push_str(&text),
+            // Names hold these at most; what each stands for is not looked at.
+            Event::GeneralRef(name) if ["amp", "lt", "gt", "quot", "apos"].contains(&&*name) => held.push('&'),
+            Event::GeneralRef(name) => return Err(format!("entity {:?} is not expanded", scan::word(&name))),
+            Event::Decl(_) | Event::Comment(_) => {}
+            Event::CData(_) | Event::PI(_) => return Err("it holds what nvidia-smi does not write".into()),
+            Event::Eof => break,
+        }
+    }
+    match (document.known_type, document.finished) {
+        (true, true) => Ok(document),
+        (false, _) => Err("it names no document type".into()),
+        (true, false) => Err("it ends before its last element does".into()),
+    }
+}
+
+fn open(document: &mut Document, path: &mut Vec<String>, tag: &BytesStart<'_>) -> Result<(), String> {
+    let name = tag.name().into_inner().to_owned();
+    if path.is_empty() && (name != ROOT || document.finished) {
+        return Err(format!("its root is {:?}, not {ROOT}", scan::word(&name)));
+    }
+    if path.len() >= DEPTH_MAX {
+        return Err("it is nested too deep".into());
+    }
+    if path.len() == 1 && name == "gpu" {
+        let id = tag.attributes().with_checks(false).flatten().find(|attribute| attribute.key.into_inner() == "id");
+        let id = id.ok_or("a GPU has no id")?;
+        let address = scan::pci_address(&id.value).ok_or("a GPU's id is no PCI address")?;
+        if document.gpus.len() >= GPUS_MAX || document.gpus.iter().any(|gpu| gpu.address == address) {
+            return Err(format!("GPU {address} stands there twice"));
+        }
+        document.gpus.push(Gpu { address, ..Gpu::default() });
+    }
+    if let Some(gpu) = within_gpu(document, path) {
+        match (path.len(), name.as_str()) {
+            (2, "processes") => gpu.lists_processes = true,
+            (3, "process_info") if path[2] == "processes" => gpu.processes += 1,
+            _ => {}
+        }
+    }
+    path.push(name);
+    Ok(())
+}
+
+/// Ends the innermost element, whose text is a value when it is one that may be asked for.
+fn close(document: &mut Document, path: &mut Vec<String>, held: &str) -> Result<(), String> {
+    match path.as_slice() {
+        [_] => document.finished = true,
+        [_, name] if name != "gpu" => keep(&mut document.head, name.clone(), held),
+        // Lists of processes and clocks repeat their elements; nobody asks for them.
+        [_, gpu, list, ..] if gpu == "gpu" && LISTS.contains(&list.as_str()) => {}
+        [_, gpu, rest @ ..] if gpu == "gpu" && !rest.is_empty() => {
+            let joined = rest.join("/");
+            if let Some(gpu) = within_gpu(document, path) {
+                keep(&mut gpu.leaves, joined, held);
+            }
+        }
+        _ => {}
+    }
+    path.pop().map(|_| ()).ok_or_else(|| "it closes what was never opened".to_owned())
+}
+
+/// The GPU that the path leads through.
+fn within_gpu<'a>(document: &'a mut Document, path: &[String]) -> Option<&'a mut Gpu> {
+    path.get(1).filter(|name| *name == "gpu").and_then(|_| document.gpus.last_mut())
+}

@@ -1,0 +1,127 @@
+//! `ibstat`. Without an adapter it prints nothing and ends with 0; that is no answer. An adapter says how many ports it has, and each must be told of.
+
+use crate::gates::parsers::{Answer, Reading, scan};
+
+const ADAPTERS_MAX: usize = 128;
+const PORTS_MAX: usize = 64;
+
+#[derive(Default)]
+struct Adapter {
+    name: String,
+    kind: String,
+    firmware: String,
+    ports: Option<usize>,
+    told: Vec<Port>,
+}
+
+#[derive(Default)]
+struct Port {
+    number: usize,
+    state: Option<String>,
+    physical: Option<String>,
+    rate: Option<f64>,
+    layer: Option<String>,
+}
+
+pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    if answer.exit != 0 {
+        return Err(format!("ibstat failed: {}", scan::word(answer.messages)));
+    }
+    scan::whole(answer.text)?;
+    let adapters = read(answer.text)?;
+    let mut reading = Reading::default();
+    let (mut ports, mut active) = (0, 0);
+    for adapter in &adapters {
+        let name = &adapter.name;
+        let stated = adapter.ports.ok_or_else(|| format!("{name} does not say how many ports it has"))?;
+        if stated == 0 || stated != adapter.told.len() {
+            return Err(format!("{name} has {stated} ports and tells of {}", adapter.told.len()));
+        }
+        for port in &adapter.told {
+            let entity = format!("{name}/{}", port.number);
+            let missing = |what: &str| format!("{entity} does not tell its {what}");
+            let state = port.state.as_deref().ok_or_else(|| missing("state"))?;
+            let physical = port.physical.as_deref().ok_or_else(|| missing("physical state"))?;
+            let rate = port.rate.ok_or_else(|| missing("rate"))?;
+            let layer = port.layer.as_deref().ok_or_else(|| missing("link layer"))?;
+            ports += 1;
+            active += usize::from(state == "Active" && physical == "LinkUp");
+            reading.add_word("ib.state", &entity, state);
+            reading.add_word("ib.physical_state", &entity, physical);
+            reading.add_of("ib.rate", &entity, rate);
+            reading.add_word("ib.link_layer", &entity, layer);
+            // Software adapters have neither; then nothing is said of them.
+            for (metric, text) in [("ib.adapter_type", &adapter.kind), ("ib.firmware", &adapter.firmware)] {
+                if !text.is_empty() {
+                    reading.add_word(metric, &entity, text);
+                }
+            }
+            if state != "Active" {
+                reading.notes.push(format!("{entity} is {state}, {physical}"));
+            }
+        }
+    }
+    reading.notes.truncate(10);
+    reading.count("ib.adapters", adapters.len());
+    reading.count("ib.ports", ports);
+    reading.count("ib.ports_active", active);
+    Ok(reading)
+}
+
+fn read(text: &str) -> Result<Vec<Adapter>, String> {
+    let mut adapters: Vec<Adapter> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let unknown = || format!("{:?} is not understood", scan::word(line));
+        if let Some(name) = line.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
+            if name.is_empty() || adapters.len() >= ADAPTERS_MAX || adapters.iter().any(|adapter| adapter.name == name)
+            {
+                return Err(unknown());
+            }
+            adapters.push(Adapter { name: scan::word(name), ..Adapter::default() });
+            continue;
+        }
+        let adapter = adapters.last_mut().ok_or_else(unknown)?;
+        let (key, value) = line.trim().split_once(':').ok_or_else(unknown)?;
+        let value = value.trim();
+        if let Some(number) = key.strip_prefix("Port ").filter(|_| value.is_empty()) {
+            let number = number.parse().map_err(|_| unknown())?;
+            if adapter.told.len() >= PORTS_MAX || adapter.told.iter().any(|port| port.number == number) {
+                return Err(unknown());
+            }
+            adapter.told.push(Port { number, ..Port::default() });
+            continue;
+        }
+        match (key, adapter.told.last_mut()) {
+            ("CA type", None) => adapter.kind = scan::word(value),
+            ("Firmware version", None) => adapter.firmware = scan::word(value),
+            ("Number of ports", None) => adapter.ports = Some(value.parse().map_err(|_| unknown())?),
+            ("State", Some(port)) => once(&mut port.state, state(value).ok_or_else(unknown)?).ok_or_else(unknown)?,
+            ("Physical state", Some(port)) => {
+                once(&mut port.physical, physical(value).ok_or_else(unknown)?).ok_or_else(unknown)?;
+            }
+            ("Rate", Some(port)) => {
+                once(&mut port.rate, scan::number(value).ok_or_else(unknown)?).ok_or_else(unknown)?
+            }
+            ("Link layer", Some(port)) => once(&mut port.layer, scan::word(value)).ok_or_else(unknown)?,
+            _ => {}
+        }
+    }
+    Ok(adapters)
+}
+
+/// Keeps the first value; a second one is a contradiction.
+fn once<T>(kept: &mut Option<T>, value: T) -> Option<()> {
+    kept.replace(value).is_none().then_some(())
+}
+
+/// Logical states (InfiniBand specification, 14.2.5.6).
+fn state(word: &str) -> Option<String> {
+    ["Down", "Initializing", "Armed", "Active"].contains(&word).then(|| word.to_owned())
+}
+
+/// Physical states.
+fn physical(word: &str) -> Option<String> {
+    let known =
+        ["Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"];
+    known.contains(&word).then(|| word.to_owned())
+}

@@ -1,0 +1,6 @@
+//! Tools of RDMA networks.
+
+pub(super) mod ibstat; // Adapters and ports
+pub(super) mod perfquery; // Counters of a port
+pub(super) mod perftest; // `ib_write_bw` and its sisters
+pub(super) mod perftest_json; // Their file

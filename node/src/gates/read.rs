@@ -1,0 +1,156 @@
+//! What a parser reads from any file: `muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]`. Nothing is judged, and nothing is run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use muster_core::gates::{Limit, Parser, Value};
+use muster_core::wire::node::Failure;
+use serde::Serialize;
+
+use super::parsers::{self, Answer};
+use crate::failure::fatal;
+use crate::{cli, files};
+
+const USAGE: &str = "muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]";
+/// As much as the runner takes from a tool.
+const ANSWER_MAX: u64 = 1 << 20;
+
+/// What to read, and with what.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    pub parser: String,
+    /// A tool's stdout, or the file that it wrote.
+    pub file: String,
+    /// The tool's exit status.
+    pub exit: i32,
+    /// A tool's stderr, for parsers that look at it.
+    pub messages: Option<String>,
+}
+
+/// What was read, or why nothing was.
+#[derive(Debug, Serialize)]
+pub struct Parsed {
+    pub parser: String,
+    /// No recording of the real tool was ever read with it.
+    pub experimental: bool,
+    /// Why a gate would have no answer; everything below is empty then.
+    pub error: Option<String>,
+    pub samples: Vec<Shown>,
+    /// Of the tool, drivers and firmware, as far as the answer tells.
+    pub versions: BTreeMap<String, String>,
+    pub notes: Vec<String>,
+}
+
+/// One value.
+#[derive(Debug, Serialize)]
+pub struct Shown {
+    pub metric: String,
+    /// The GPU, port, disk…; empty for the node.
+    pub entity: String,
+    pub value: Value,
+    pub unit: String,
+}
+
+/// Reads a file as a gate would.
+///
+/// # Errors
+/// `usage` for a parser that is not there or reads no tool's answer, `io` for a file that cannot be read. What the parser makes of the file is no error
+/// of this function: it stands in [`Parsed::error`].
+pub fn read(question: &Question) -> Result<Parsed, Failure> {
+    let text = file(&question.file)?;
+    let messages = question.messages.as_deref().map(file).transpose()?.unwrap_or_default();
+    read_text(question, &text, &messages)
+}
+
+/// As [`read`], of a text instead of a file.
+///
+/// # Errors
+/// `usage` for a parser that is not there or reads no tool's answer.
+pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Parsed, Failure> {
+    let parser = Parser::find(&question.parser).filter(|parser| !parser.builtin).ok_or_else(|| {
+        let known: Vec<&str> = Parser::all().filter(|parser| !parser.builtin).map(|parser| parser.name).collect();
+        fatal("usage", format!("no parser {:?}; there are {}", question.parser, known.join(", ")))
+    })?;
+    let answer = Answer { exit: question.exit, text, messages, serial: None };
+    let (reading, error) = match parsers::parse(parser.name, &answer) {
+        Ok(reading) => (reading, None),
+        Err(why) => (parsers::Reading::default(), Some(why)),
+    };
+    let shown = |sample: muster_core::gates::Sample| Shown {
+        metric: sample.metric.to_owned(),
+        unit: parser.unit(sample.metric).unwrap_or_default().to_owned(),
+        entity: sample.entity,
+        value: sample.value,
+    };
+    Ok(Parsed {
+        parser: parser.name.to_owned(),
+        experimental: parser.experimental,
+        error,
+        samples: reading.samples.into_iter().map(shown).collect(),
+        versions: reading.versions,
+        notes: reading.notes,
+    })
+}
+
+impl Parsed {
+    /// As people read it: a line per value, then versions and notes.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.experimental {
+            lines.push(format!("{} is experimental: it was written from documentation", self.parser));
+        }
+        if let Some(error) = &self.error {
+            lines.push(format!("no answer: {error}"));
+        }
+        for Shown { metric, entity, value, unit } in &self.samples {
+            let value = match value {
+                Limit::Number(number) => format!("{number} {unit}"),
+                Limit::Text(text) => text.clone(),
+            };
+            lines.push(format!("{metric:<36} {entity:<16} {value}"));
+        }
+        lines.extend(self.versions.iter().map(|(program, version)| format!("{program} {version}")));
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines
+    }
+}
+
+fn file(path: &str) -> Result<String, Failure> {
+    let wrong = |why: String| fatal("io", format!("{path}: {why}"));
+    let bytes = files::read_capped(Path::new(path), ANSWER_MAX).map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".into()))
+}
+
+/// Runs the verb. Exit codes: 0 read, 1 no answer in it, 2 not understood.
+pub(super) fn command(arguments: &[String]) -> ExitCode {
+    let parsed = question(arguments).and_then(|(question, as_json)| Ok((read(&question)?, as_json)));
+    match parsed {
+        Ok((parsed, as_json)) => {
+            match as_json {
+                true => println!("{}", serde_json::to_string_pretty(&parsed).unwrap_or_default()),
+                false => parsed.lines().iter().for_each(|line| println!("{line}")),
+            }
+            ExitCode::from(u8::from(parsed.error.is_some()))
+        }
+        Err(failure) => cli::report(&failure),
+    }
+}
+
+fn question(arguments: &[String]) -> Result<(Question, bool), Failure> {
+    let usage = |what: &str| fatal("usage", format!("{what}; {USAGE}"));
+    let (mut question, mut as_json, mut words) = (Question::default(), false, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().cloned().ok_or_else(|| usage(&format!("{argument} needs a value")));
+        match argument.as_str() {
+            "--json" => as_json = true,
+            "--exit" => question.exit = value()?.parse().map_err(|_| usage("--exit takes a number"))?,
+            "--messages" => question.messages = Some(value()?),
+            word if !word.starts_with("--") => words.push(word.to_owned()),
+            other => return Err(usage(&format!("{other:?} is not an option"))),
+        }
+    }
+    let [parser, file] = <[String; 2]>::try_from(words).map_err(|_| usage("it takes a parser and a file"))?;
+    Ok((Question { parser, file, ..question }, as_json))
+}
