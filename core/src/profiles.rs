@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Disk, DiskTransport, Facts};
+use crate::gates::Mode;
 
 /// What a model must have. Every number is a minimum unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,15 @@ pub struct HardwareProfile {
     /// Thresholds that gates name: `network.iperf3_gbps`…
     #[serde(default)]
     pub thresholds: BTreeMap<String, Threshold>,
+    /// Words that gates name: `gpu.name`, `gpu.vbios`…
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<String, Word>,
+    /// What the hardware can do at all, by names that thresholds refer to: no threshold may lie beyond.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ceilings: BTreeMap<String, Ceiling>,
+    /// Gates whose verdict counts otherwise on this model than their suite says, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gates: BTreeMap<String, GatePolicy>,
 }
 
 fn default_arch() -> String {
@@ -74,9 +84,55 @@ pub struct DiskExpectation {
 pub struct Threshold {
     pub value: f64,
     pub unit: String,
-    /// `seed` (from a document), `measured`, or `pinned` by a person.
+    /// Which number of the measurement it is for: `last row in place, 16 GiB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<String>,
+    /// Under what it was measured: driver, message sizes, clocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<String>,
+    /// `seed` (from a document), `measured` (on nodes like this one), or `pinned` (by a person).
     #[serde(default)]
     pub provenance: String,
+    /// Which document, which nodes, or who pinned it and why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// The profile's ceiling that it must not exceed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<String>,
+}
+
+/// A word that a gate compares with: a name, a firmware version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Word {
+    pub value: String,
+    /// `seed`, `measured` or `pinned`, as of a threshold.
+    #[serde(default)]
+    pub provenance: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+}
+
+/// What a part can do at all: a bus, a memory, a port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    pub value: f64,
+    pub unit: String,
+    /// The specification it follows from.
+    pub source: String,
+}
+
+/// What a gate's verdict counts for on a model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct GatePolicy {
+    pub mode: Mode,
+    /// Why it is not what the suite says, for whoever reads the verdict.
+    pub because: String,
 }
 
 /// Which disk gets the operating system. All given conditions must hold, and exactly one disk may be left.
@@ -216,6 +272,9 @@ mod tests {
             power_max_w: 300,
             deadlines_s: BTreeMap::new(),
             thresholds: BTreeMap::new(),
+            words: BTreeMap::new(),
+            ceilings: BTreeMap::new(),
+            gates: BTreeMap::new(),
         }
     }
 

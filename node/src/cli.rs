@@ -14,11 +14,11 @@ use crate::job::{self, JobContext, parse_job};
 use crate::{gates, inventory, live, record};
 
 const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
-                     gate --suite FILE --profile FILE [--json] | gate parse PARSER FILE [--json] | record DIR";
+                     gate --help | gate parse PARSER FILE [--json] | record DIR";
 /// An inventory reads files; only a hung GPU driver can slow it.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the verb named by the first argument. Exit codes: 0 done, 1 failed, 2 not understood.
+/// Runs the verb named by the first argument. Exit codes: 0 done, 1 failed, 2 not understood; those of `gate` are its own.
 pub fn main(arguments: Vec<String>) -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match words[..] {

@@ -8,7 +8,7 @@ use super::{
     agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations, parts,
     tokens, uploads, webhooks,
 };
-use crate::stack;
+use crate::{gates, stack};
 
 /// The nouns and verbs as `--help` lists them, by what somebody wants to do.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "image",
             "stack",
             "suite",
+            "gate",
             "cluster",
             "credential",
             "webhook",
@@ -52,6 +53,11 @@ pub(crate) fn add(command: Command) -> Command {
         .subcommand(
             noun("gate_run", gate_runs, gate_runs::GateRunVerb::augment_subcommands).aliases(["gate-run", "gate_runs"]),
         )
+        .subcommand(noun(
+            "gate",
+            "Gates that come with Muster, explained; the linter",
+            gates::GateVerb::augment_subcommands,
+        ))
         .subcommand(noun("component", components, parts::ComponentVerb::augment_subcommands).alias("components"))
         .subcommand(noun("caution", cautious, caution::CautionVerb::augment_subcommands))
         .subcommand(noun("blob", "Images and bundles, by digest", uploads::BlobVerb::augment_subcommands))

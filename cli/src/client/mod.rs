@@ -47,6 +47,10 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
             let verb = contexts::ContextVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| contexts::run(common.output, &common.connection, verb)));
         }
+        "gate" => {
+            let verb = crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
+            return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
+        }
         // These need no server: a stack is locked, an agent is run.
         "stack" if matches.subcommand_name() == Some("lock") => return None,
         "agent" if matches.subcommand_name().is_none() => return None,

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::catalogue::{Parser, TEXT};
-use super::{Criterion, Gate, Limit, Measured, Op, Value, Verdict};
+use super::catalogue::{Metric, Parser, TEXT};
+use super::gate::{Criterion, Gate, Limit, Op, Value};
+use super::result::{Measured, Verdict};
 use crate::facts::{DiskTransport, Facts};
 use crate::profiles::HardwareProfile;
 use crate::stacks::ConvergePlan;
@@ -41,7 +42,7 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     let mut measured = Vec::new();
     let mut unknown = Vec::new();
     let entities = expected_entities(gate, reference).unwrap_or_else(|why| {
-        unknown.push(why);
+        unknown.push(why.told());
         0
     });
     if gate.criteria.is_empty() {
@@ -50,9 +51,10 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     for criterion in &gate.criteria {
         match hold(gate, criterion, samples, reference) {
             Ok(values) => {
+                let entities = if alone(gate, criterion) { 1 } else { entities };
                 let seen = values.iter().map(|value| value.entity.as_str()).collect::<BTreeSet<_>>().len() as u64;
                 if seen != entities || values.len() as u64 != entities {
-                    unknown.push(format!("{}: measured {seen} times, expected {entities}", criterion.metric));
+                    unknown.push(format!("{}: measured {seen} times, expected {entities}", named(criterion)));
                 }
                 measured.extend(values);
             }
@@ -60,6 +62,52 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
         }
     }
     conclude(measured, unknown)
+}
+
+/// Why there is nothing to hold on this node, before anything is run: no threshold, no variable, nothing of what it counts. What is there and does
+/// not fit is for [`assess`] to tell.
+pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
+    let absent = |unresolved: Unresolved| match unresolved {
+        Unresolved::Absent(why) => Some(why),
+        Unresolved::Wrong(_) => None,
+    };
+    let counted = expected_entities(gate, reference).err().and_then(absent);
+    let limits = gate.criteria.iter().find_map(|criterion| {
+        let why = resolve(&criterion.limit, &criterion.unit, reference).err().and_then(absent)?;
+        Some(format!("{}: {why}", criterion.metric))
+    });
+    counted.or(limits)
+}
+
+/// Why a reference gives no value.
+enum Unresolved {
+    /// There is none on this node, or for this model.
+    Absent(String),
+    /// It is written wrongly.
+    Wrong(String),
+}
+
+impl Unresolved {
+    fn told(self) -> String {
+        match self {
+            Self::Absent(why) | Self::Wrong(why) => why,
+        }
+    }
+}
+
+/// Whether a criterion is met by one value: it names whose, or its metric is the node's own.
+fn alone(gate: &Gate, criterion: &Criterion) -> bool {
+    let metric = |parser: &Parser| parser.metrics.iter().find(|metric| metric.name == criterion.metric).copied();
+    let of_node = |metric: Metric| metric.per.is_empty() && gate.each.is_none();
+    criterion.of.is_some() || Parser::find(&gate.parser).and_then(metric).is_some_and(of_node)
+}
+
+/// A metric, and whose it is where only that one counts.
+fn named(criterion: &Criterion) -> String {
+    match &criterion.of {
+        Some(of) => format!("{} of {of}", criterion.metric),
+        None => criterion.metric.clone(),
+    }
 }
 
 fn conclude(measured: Vec<Measured>, unknown: Vec<String>) -> Assessment {
@@ -79,7 +127,7 @@ fn hold(
     samples: &[Sample],
     reference: &Reference<'_>,
 ) -> Result<Vec<Measured>, String> {
-    let Criterion { metric, op, limit, unit } = criterion;
+    let Criterion { metric, of, op, limit, unit } = criterion;
     let known = Parser::find(&gate.parser).and_then(|parser| parser.unit(metric));
     match known {
         None => return Err(format!("{metric}: parser {} gives no such metric", gate.parser)),
@@ -88,8 +136,9 @@ fn hold(
         }
         Some(_) => {}
     }
-    let limit = resolve(limit, unit, reference).map_err(|why| format!("{metric}: {why}"))?;
-    let of_metric = samples.iter().filter(|sample| sample.metric == metric);
+    let limit = resolve(limit, unit, reference).map_err(|why| format!("{metric}: {}", why.told()))?;
+    let wanted = |sample: &&Sample| sample.metric == metric && of.as_ref().is_none_or(|of| sample.entity == *of);
+    let of_metric = samples.iter().filter(wanted);
     of_metric
         .map(|sample| {
             let holds = compare(&sample.value, *op, &limit).map_err(|why| format!("{metric}: {why}"))?;
@@ -128,29 +177,37 @@ fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
 }
 
 /// A limit as a plain value: `profile:NAME`, `variable:NAME` and `stack:NAME` are looked up, the rest is itself.
-fn resolve(limit: &Limit, unit: &str, reference: &Reference<'_>) -> Result<Limit, String> {
+fn resolve(limit: &Limit, unit: &str, reference: &Reference<'_>) -> Result<Limit, Unresolved> {
     let Limit::Text(text) = limit else { return Ok(limit.clone()) };
     let Some((place, name)) = text.split_once(':') else { return Ok(limit.clone()) };
+    let profile = reference.profile;
     match place {
+        "profile" if unit == TEXT => {
+            let word = profile.words.get(name).map(|word| Limit::Text(word.value.clone()));
+            word.ok_or_else(|| Unresolved::Absent(format!("the profile of {} has no word {name}", profile.model)))
+        }
         "profile" => {
-            let (value, its_unit) =
-                profile_number(name, reference.profile).ok_or(format!("the profile has no threshold {name}"))?;
+            let absent = || Unresolved::Absent(format!("the profile of {} has no threshold {name}", profile.model));
+            let (value, its_unit) = profile_number(name, profile).ok_or_else(absent)?;
             match its_unit == unit {
                 true => Ok(Limit::Number(value)),
-                false => Err(format!("the profile's {name} is in {its_unit}, the criterion in {unit}")),
+                false => {
+                    Err(Unresolved::Wrong(format!("the profile's {name} is in {its_unit}, the criterion in {unit}")))
+                }
             }
         }
         "variable" => {
-            reference.variables.get(name).cloned().map(Limit::Text).ok_or(format!("no variable {name} was given"))
+            let value = reference.variables.get(name).cloned().map(Limit::Text);
+            value.ok_or_else(|| Unresolved::Absent(format!("no variable {name} was given")))
         }
         "stack" => stack_number(name, reference.stack).map(|value| Limit::Number(value as f64)),
         _ if unit == TEXT => Ok(limit.clone()),
-        _ => Err(format!("{text:?} is no limit")),
+        _ => Err(Unresolved::Wrong(format!("{text:?} is no limit"))),
     }
 }
 
 /// A threshold of the profile, or one of the numbers every profile has.
-fn profile_number<'a>(name: &str, profile: &'a HardwareProfile) -> Option<(f64, &'a str)> {
+pub(super) fn profile_number<'a>(name: &str, profile: &'a HardwareProfile) -> Option<(f64, &'a str)> {
     if let Some(threshold) = profile.thresholds.get(name) {
         return Some((threshold.value, &threshold.unit));
     }
@@ -160,6 +217,9 @@ fn profile_number<'a>(name: &str, profile: &'a HardwareProfile) -> Option<(f64, 
         "memory_mib" => Some((profile.memory_mib as f64, "MiB")),
         "nics" => Some((f64::from(profile.nics), "NICs")),
         "disks" => Some((profile_disks(profile) as f64, "disks")),
+        "gpus" => profile.gpus.as_ref().map(|gpus| (f64::from(gpus.count), "GPUs")),
+        // One process for each GPU, as collectives count.
+        "ranks" => profile.gpus.as_ref().map(|gpus| (f64::from(gpus.count), "ranks")),
         _ => None,
     }
 }
@@ -168,18 +228,18 @@ fn profile_disks(profile: &HardwareProfile) -> u64 {
     profile.disks.iter().map(|disk| u64::from(disk.count)).sum()
 }
 
-fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, String> {
-    let stack = stack.ok_or("no stack was given to compare with")?;
+fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresolved> {
+    let stack = stack.ok_or_else(|| Unresolved::Absent("no stack was given to compare with".into()))?;
     match name {
         "packages" => Ok(stack.packages.len() as u64),
         "services" => Ok(stack.services.len() as u64),
         "kernel_args" => Ok(stack.kernel_args.len() as u64),
-        _ => Err(format!("a stack has no number {name}")),
+        _ => Err(Unresolved::Wrong(format!("a stack has no number {name}"))),
     }
 }
 
-/// How many entities each criterion must see; one without `count`. Zero is an error: a gate that measures nothing says nothing.
-fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, String> {
+/// How many entities each criterion must see; one without `count`. Zero is no answer: a gate that measures nothing says nothing.
+fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unresolved> {
     let Some(count) = &gate.count else { return Ok(1) };
     let Reference { profile, facts, .. } = reference;
     let nvme = |facts: &Facts| facts.disks.iter().filter(|disk| disk.transport == DiskTransport::Nvme).count() as u64;
@@ -190,14 +250,17 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Stri
         "facts:gpus" => facts.gpus.len() as u64,
         reference if reference.starts_with("profile:") => {
             let name = reference.trim_start_matches("profile:");
-            let (value, _) = profile_number(name, profile).ok_or(format!("the profile has no threshold {name}"))?;
+            let absent = || Unresolved::Absent(format!("the profile of {} has no threshold {name}", profile.model));
+            let (value, _) = profile_number(name, profile).ok_or_else(absent)?;
             // Saturates: a negative or absurd count is met by no measurement.
             value as u64
         }
-        number => number.parse().map_err(|_| format!("count {number:?} is neither a number nor a known reference"))?,
+        number => number
+            .parse()
+            .map_err(|_| Unresolved::Wrong(format!("count {number:?} is neither a number nor a known reference")))?,
     };
     match expected {
-        0 => Err(format!("nothing to measure: {count} is 0 on this node")),
+        0 => Err(Unresolved::Absent(format!("nothing to measure: {count} is 0 on this node"))),
         expected => Ok(expected),
     }
 }

@@ -2,14 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use super::assess::COUNTS;
+use super::assess::{COUNTS, profile_number};
 use super::catalogue::{Parser, TEXT};
-use super::{Each, Gate, Limit, Op, Suite};
+use super::checks::CHECKS;
+use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
+use crate::profiles::HardwareProfile;
 
 /// A week: longer than any soak.
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
-/// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk.
-pub const VARIABLES: [&str; 7] = ["agent_address", "agent_url", "iperf_port", "address", "hostname", "each", "scratch"];
+/// Most runs after an error: a tool that errs four times has no answer.
+pub const RETRIES_MAX: u32 = 3;
+/// Files beside its output that a gate may keep.
+const KEPT_MAX: usize = 8;
+/// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk, `gpus` how many the profile says, and `peer_address`
+/// and `rdma_device` the other end of a pair and the adapter to reach it by.
+pub const VARIABLES: [&str; 10] = [
+    "agent_address",
+    "agent_url",
+    "iperf_port",
+    "address",
+    "hostname",
+    "each",
+    "scratch",
+    "gpus",
+    "peer_address",
+    "rdma_device",
+];
 
 /// Every reason why a suite must not be used, as `gate: what is wrong`; empty when there is none.
 pub fn lint(suite: &Suite) -> Vec<String> {
@@ -28,6 +46,40 @@ pub fn lint(suite: &Suite) -> Vec<String> {
         let mut found = Vec::new();
         lint_gate(gate, &mut found);
         problems.extend(found.into_iter().map(|problem| format!("{}: {problem}", gate.id)));
+    }
+    problems
+}
+
+/// Every reason why a suite says nothing on nodes of a model: what its gates need of the profile and do not find, or find in another unit. Empty when
+/// there is none. Gates that are optional or shadows may lack their thresholds: they are skipped, and say so.
+pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
+    let mut problems = Vec::new();
+    for gate in &suite.gates {
+        let required = gate.mode(Some(profile)) == Mode::Required;
+        let mut problem = |text: String| problems.push(format!("{}: {text}", gate.id));
+        if required && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
+            problem(format!("the profile requires it, and parser {} is experimental", gate.parser));
+        }
+        let count = gate.count.as_deref().and_then(|count| count.strip_prefix("profile:"));
+        if let Some(name) = count.filter(|name| required && profile_number(name, profile).is_none()) {
+            problem(format!("the profile has no threshold {name} to count by"));
+        }
+        for Criterion { limit, unit, .. } in &gate.criteria {
+            let Limit::Text(text) = limit else { continue };
+            let Some(name) = text.strip_prefix("profile:") else { continue };
+            match profile_number(name, profile) {
+                _ if unit == TEXT => {
+                    if required && !profile.words.contains_key(name) {
+                        problem(format!("the profile has no word {name}"));
+                    }
+                }
+                None if required => problem(format!("the profile has no threshold {name}")),
+                Some((_, its_unit)) if its_unit != unit => {
+                    problem(format!("the profile's {name} is in {its_unit}, the criterion in {unit}"));
+                }
+                None | Some(_) => {}
+            }
+        }
     }
     problems
 }
@@ -62,9 +114,41 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     };
     check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
+    lint_running(gate, problems);
     match Parser::find(&gate.parser) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
         Some(parser) => lint_parsed(gate, parser, problems),
+    }
+}
+
+/// What it does and needs, how often it is run, what of it is kept.
+fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
+    let plain_file = |name: &String| !name.is_empty() && !name.contains('/') && !name.contains("..");
+    let variable = |name: &String| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let mut check = |wrong: bool, problem: String| {
+        if wrong {
+            problems.push(problem);
+        }
+    };
+    check(gate.retries > RETRIES_MAX, format!("at most {RETRIES_MAX} retries"));
+    check(
+        gate.keep.len() > KEPT_MAX || !gate.keep.iter().all(plain_file),
+        format!("keep is at most {KEPT_MAX} plain file names"),
+    );
+    check(!gate.env.keys().all(variable), "variables of env are of A-Z, 0-9 and _".into());
+    check(gate.argv.is_empty() && !(gate.env.is_empty() && gate.keep.is_empty()), "env and keep are for tools".into());
+    let archs = ["amd64", "arm64"];
+    check(!gate.arch.iter().all(|arch| archs.contains(&arch.as_str())), "arch is amd64 or arm64".into());
+    let gpu = gate.effects.contains(&SideEffect::GpuLoad);
+    check(
+        !gate.effects.is_empty() && !gate.needs.contains(&Need::Drained),
+        "what loads or writes needs a drained node".into(),
+    );
+    check(gpu && !gate.needs.contains(&Need::GpusIdle), "what loads GPUs needs them idle".into());
+    for unknown in gate.checks.iter().filter(|id| CHECKS.iter().all(|check| check.id != id.as_str())) {
+        check(true, format!("there is no check {unknown:?}"));
     }
 }
 
@@ -96,12 +180,17 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         (false, true) => problems.push(format!("parser {} needs an argv", parser.name)),
         _ => {}
     }
-    if parser.experimental && gate.required {
-        problems
-            .push(format!("parser {} was never seen on the real tool's output: required must be false", parser.name));
+    if parser.experimental && gate.mode(None) == Mode::Required {
+        let name = parser.name;
+        problems.push(format!(
+            "parser {name} was never seen on the real tool's output: required must be false, or shadow true"
+        ));
     }
     for criterion in &gate.criteria {
         let metric = &criterion.metric;
+        if criterion.of.as_deref() == Some("") {
+            problems.push(format!("{metric}: of is empty"));
+        }
         match parser.unit(metric) {
             None => problems.push(format!("parser {} gives no metric {metric:?}", parser.name)),
             Some(_) if criterion.unit.is_empty() => problems.push(format!("{metric}: no unit")),
@@ -126,7 +215,7 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
         Limit::Number(0.0) if op == Op::AtLeast => problems.push(format!("{metric}: everything is >= 0")),
         Limit::Number(_) => {}
         Limit::Text(text) => match text.split_once(':') {
-            Some(("profile", name)) if !is_text && !name.is_empty() => {}
+            Some(("profile", name)) if !name.is_empty() => {}
             Some(("stack", "packages" | "services" | "kernel_args")) if !is_text => {}
             Some(("variable", name)) if is_text && VARIABLES.contains(&name) => {}
             None if is_text && !text.is_empty() => {}

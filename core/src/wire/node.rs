@@ -127,6 +127,12 @@ pub struct GatePlan {
     pub stack: Option<ConvergePlan>,
     /// Values gates may name in argv as `${agent_address}` and the like: known words, no shell.
     pub variables: std::collections::BTreeMap<String, String>,
+    /// Whether jobs may run on the node: gates that need a drained one are skipped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_use: bool,
+    /// Ids of gates whose verdict is waived: they keep no later stage from being run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waived: Vec<String>,
 }
 
 /// Disks to wipe, by serial, each by the strongest method it supports.

@@ -210,6 +210,7 @@ fn gate_result() -> GateResult {
         title: "Disks report no trouble".into(),
         stage: Stage::Node,
         required: true,
+        shadow: false,
         verdict: Verdict::Fail,
         reason: "critical_warning is 4, must be 0".into(),
         measured: vec![Measured {
@@ -223,6 +224,8 @@ fn gate_result() -> GateResult {
         }],
         started_at: at(),
         duration_ms: 12,
+        former: vec![],
+        waived: None,
         evidence: Evidence { argv: vec!["smartctl".into()], exit: Some(0), ..Evidence::default() },
     }
 }

@@ -439,11 +439,14 @@ fn result(gate: &Gate, verdict: Verdict) -> GateResult {
         title: gate.title.clone(),
         stage: gate.stage,
         required: gate.required,
+        shadow: gate.shadow,
         verdict,
         reason: format!("it was made to end as {}", verdict.as_str()),
         measured: Vec::new(),
         started_at: Timestamp::default(),
         duration_ms: 1,
+        former: Vec::new(),
+        waived: None,
         evidence: Evidence::default(),
     }
 }

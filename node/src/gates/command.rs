@@ -1,48 +1,102 @@
-//! `muster-node gate --suite FILE --profile FILE [--only ID]... [--set NAME=VALUE]... [--json]`: gates by hand, on any machine this binary is carried to.
+//! `muster-node gate --suite SUITE --profile PROFILE …`: gates by hand, on any machine this binary is carried to. Suites and profiles that come with
+//! Muster are known by name.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use muster_core::gates::{GateResult, SuiteVerdict, judge};
+use muster_core::gates::{Judged, PROFILES, SUITES, Shipped, SuiteVerdict, judge, lint_profile, lint_with};
 use muster_core::wire::node::{Failure, GatePlan};
 use serde::de::DeserializeOwned;
 
+use super::report::{self, Report};
 use crate::failure::fatal;
+use crate::files;
 use crate::job::JobContext;
-use crate::{cli, files};
 
-const USAGE: &str = "muster-node gate --suite FILE --profile FILE [--only ID]... [--set NAME=VALUE]... [--json]";
+const USAGE: &str = "\
+muster-node gate --suite SUITE --profile PROFILE [--only ID]... [--set NAME=VALUE]... [--drained] [--json]
+
+Runs gates on this machine. SUITE and PROFILE are files, or names of what comes with Muster (--list shows them).
+
+  --only ID          run this gate alone; again for more
+  --set NAME=VALUE   what gates name as ${NAME}: peer_address, rdma_device, agent_address…
+  --drained          nobody's jobs run here: gates that load the machine are run as well
+  --json             the whole report with its evidence, as one document
+  --list             suites and profiles that come with Muster
+
+Exit codes: 0 nothing blocks; 1 a gate failed; 2 none failed, and one has no answer that counts; 64 not understood, or refused by the linter.";
 const FILE_MAX: u64 = 4 << 20;
 /// By hand there is no job with a deadline; each gate has its own.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// As sysexits has it (EX_USAGE): no verdict was come to, nor can it be.
+const NOT_UNDERSTOOD: u8 = 64;
 
-/// Runs the verb. Exit codes: 0 every required gate passed, 1 one failed, 2 not understood, 3 one has no answer that counts.
+/// What the command line asks for.
+enum Wanted {
+    Help,
+    List,
+    Run { plan: Box<GatePlan>, as_json: bool },
+}
+
+/// Runs the verb; its exit codes are a [`SuiteVerdict`]'s.
 pub fn command(arguments: &[String]) -> ExitCode {
     if let Some(("parse", arguments)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         return super::read::command(arguments);
     }
     let (plan, as_json) = match parse(arguments) {
-        Ok(parsed) => parsed,
-        Err(failure) => return cli::report(&failure),
-    };
-    match super::run(&plan, &JobContext::foreground(TIMEOUT)) {
-        Ok((results, _)) => {
-            print(&results, as_json);
-            match judge(&plan.suite, &plan.only, &results) {
-                SuiteVerdict::Pass => ExitCode::SUCCESS,
-                SuiteVerdict::Fail => ExitCode::from(1),
-                SuiteVerdict::Unknown => ExitCode::from(3),
-            }
+        Ok(Wanted::Help) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
         }
-        Err(failure) => cli::report(&failure),
+        Ok(Wanted::List) => {
+            list();
+            return ExitCode::SUCCESS;
+        }
+        Ok(Wanted::Run { plan, as_json }) => (plan, as_json),
+        Err(failure) => return refuse(&failure),
+    };
+    for problem in doubts(&plan) {
+        eprintln!("muster-node: {problem}");
     }
+    let cx = JobContext::foreground(TIMEOUT);
+    let (results, fingerprint) = match super::run(&plan, &cx) {
+        Ok(ended) => ended,
+        Err(failure) => return refuse(&failure),
+    };
+    let by = Judged { suite: &plan.suite, profile: Some(&plan.profile), wanted: &plan.only, now: cx.clock().now() };
+    let verdict = judge(&by, &results);
+    let report = Report { suite: &plan.suite, profile: &plan.profile, verdict, fingerprint, results: &results };
+    let text = match as_json {
+        true => report.json(),
+        false => report.table(report::width(), std::io::stdout().is_terminal()),
+    };
+    println!("{text}");
+    ExitCode::from(match verdict {
+        SuiteVerdict::Pass => 0,
+        SuiteVerdict::Fail => 1,
+        SuiteVerdict::Unknown => 2,
+    })
 }
 
-fn parse(arguments: &[String]) -> Result<(GatePlan, bool), Failure> {
+/// What is wrong with the profile, or does not fit the suite: told, for a person who is measuring to find thresholds has none yet.
+fn doubts(plan: &GatePlan) -> Vec<String> {
+    let own = lint_profile(&plan.profile).into_iter().map(|(part, text)| format!("profile, {part}: {text}"));
+    let mut suite = plan.suite.clone();
+    suite.gates.retain(|gate| plan.only.is_empty() || plan.only.contains(&gate.id));
+    own.chain(lint_with(&suite, &plan.profile)).collect()
+}
+
+fn refuse(failure: &Failure) -> ExitCode {
+    eprintln!("muster-node: {}", failure.message);
+    ExitCode::from(NOT_UNDERSTOOD)
+}
+
+fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     let (mut suite, mut profile, mut only, mut as_json) = (None, None, Vec::new(), false);
-    let mut variables = BTreeMap::new();
+    let (mut variables, mut in_use) = (BTreeMap::new(), true);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| usage(&format!("{argument} needs a value")));
@@ -55,39 +109,44 @@ fn parse(arguments: &[String]) -> Result<(GatePlan, bool), Failure> {
                 let (name, value) = pair.split_once('=').ok_or_else(|| usage("--set takes NAME=VALUE"))?;
                 variables.insert(name.to_owned(), value.to_owned());
             }
+            "--drained" => in_use = false,
             "--json" => as_json = true,
+            "--list" => return Ok(Wanted::List),
+            "--help" | "-h" => return Ok(Wanted::Help),
             other => return Err(usage(&format!("{other:?} is not an option"))),
         }
     }
-    let suite = read(&suite.ok_or_else(|| usage("--suite is missing"))?)?;
-    let profile = read(&profile.ok_or_else(|| usage("--profile is missing"))?)?;
-    Ok((GatePlan { suite, profile, only, stack: None, variables }, as_json))
+    let suite = read(SUITES, &suite.ok_or_else(|| usage("--suite is missing"))?)?;
+    let profile = read(PROFILES, &profile.ok_or_else(|| usage("--profile is missing"))?)?;
+    let plan = GatePlan { suite, profile, only, stack: None, variables, in_use, waived: Vec::new() };
+    Ok(Wanted::Run { plan: Box::new(plan), as_json })
 }
 
 fn usage(what: &str) -> Failure {
-    fatal("usage", format!("{what}; {USAGE}"))
+    fatal("usage", format!("{what}\n\n{USAGE}"))
 }
 
-fn read<T: DeserializeOwned>(path: &str) -> Result<T, Failure> {
-    let wrong = |why: String| fatal("usage", format!("{path}: {why}"));
-    let bytes = files::read_capped(Path::new(path), FILE_MAX).map_err(|error| wrong(error.to_string()))?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| wrong(error.to_string()))?;
-    toml::from_str(text).map_err(|error| wrong(error.to_string()))
+/// A file, or what comes with Muster under this name.
+fn read<T: DeserializeOwned>(shipped: &[Shipped], word: &str) -> Result<T, Failure> {
+    let wrong = |why: String| fatal("usage", format!("{word}: {why}"));
+    let text = match Shipped::find(shipped, word) {
+        Some(shipped) if !Path::new(word).exists() => shipped.text.to_owned(),
+        _ => {
+            let bytes = files::read_capped(Path::new(word), FILE_MAX).map_err(|error| {
+                let names: Vec<&str> = shipped.iter().map(|shipped| shipped.name).collect();
+                wrong(format!("{error}; with Muster come {}", names.join(", ")))
+            })?;
+            String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?
+        }
+    };
+    toml::from_str(&text).map_err(|error| wrong(error.to_string()))
 }
 
-fn print(results: &[GateResult], as_json: bool) {
-    match as_json {
-        true => println!("{}", serde_json::to_string_pretty(results).unwrap_or_default()),
-        false => {
-            for result in results {
-                println!(
-                    "{:<8} {:<20} {} ({} ms)",
-                    result.verdict.as_str(),
-                    result.gate,
-                    result.reason,
-                    result.duration_ms
-                );
-            }
+fn list() {
+    for (what, shipped) in [("suite", SUITES), ("profile", PROFILES)] {
+        for one in shipped {
+            let said = one.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+            println!("{what:<8} {:<14} {said}", one.name);
         }
     }
 }

@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::{Disk, DiskTransport};
 use muster_core::gates::{
-    Assessment, Each, Evidence, Gate, GateResult, Measured, OnTimeout, Reference, Sample, Verdict, assess,
+    Assessment, Each, Evidence, Gate, GateResult, Mode, OnTimeout, Reference, Sample, Verdict, assess, unmeasurable,
 };
 use muster_core::wire::node::Failure;
 
-use super::Bench;
 use super::parsers::{self, Answer, Reading};
 use super::scratch::Scratch;
+use super::{Bench, kernel_log, needs};
 use crate::failure::fatal;
 use crate::files;
-use crate::job::JobContext;
 use crate::tool::{self, Call, ToolError};
 
 /// Longest answer that is parsed, in bytes; no tool of ours says more.
@@ -27,73 +26,106 @@ const EVIDENCE_MAX: usize = 64 << 10;
 enum Stop {
     /// No answer that counts.
     Unknown(String),
+    /// What it needs is not on this node: running it again changes nothing.
+    Absent(String),
     /// It did not come back within its own time.
     TimedOut,
     /// The whole run ends.
     Cancelled,
 }
 
-/// Runs one gate to its verdict.
+/// Runs one gate to its verdict, again after an error as often as it says.
 ///
 /// # Errors
 /// `cancelled` alone; everything else is a verdict.
 pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Failure> {
     let (started_at, started) = (bench.cx.clock().now(), Instant::now());
-    let mut evidence = Evidence { argv: gate.argv.clone(), ..Evidence::default() };
-    let read = if gate.argv.is_empty() {
-        parsers::measure(gate, bench).map_err(Stop::Unknown)
-    } else {
-        run(gate, bench, &mut evidence)
+    let from_us = kernel_log::now_us(&bench.machine);
+    let mut former = Vec::new();
+    let (assessment, mut evidence) = loop {
+        let (assessment, evidence, lasting) = attempt(gate, bench)?;
+        let again = assessment.verdict == Verdict::Error && !lasting && former.len() < gate.retries as usize;
+        if !again {
+            break (assessment, evidence);
+        }
+        bench.cx.log(&format!("{}: run again after: {}", gate.id, assessment.reason));
+        former.push(assessment.reason);
     };
-    let Assessment { verdict, reason, measured } = match read {
-        Ok(reading) => judge(gate, bench, reading, &mut evidence),
-        Err(Stop::Unknown(why)) => Assessment { verdict: Verdict::Error, reason: why, measured: Vec::new() },
-        Err(Stop::TimedOut) => timed_out(gate),
+    let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    evidence.kernel_log = kernel_log::since(&bench.machine, from_us);
+    let Assessment { verdict, reason, measured } = assessment;
+    let ended = result(gate, bench, verdict, reason);
+    Ok(GateResult { measured, started_at, duration_ms, former, evidence: evidence.sealed(), ..ended })
+}
+
+/// Once: the verdict, what is kept of it, and whether another time can only end the same.
+fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool), Failure> {
+    let mut evidence = Evidence { argv: gate.argv.clone(), ..Evidence::default() };
+    let without = |verdict, reason| Assessment { verdict, reason, measured: Vec::new() };
+    if let Some(reason) = needs::refusal(gate, bench) {
+        return Ok((without(Verdict::Skipped, reason), evidence, true));
+    }
+    let read = match unmeasurable(gate, &reference(bench)) {
+        Some(why) => Err(Stop::Absent(why)),
+        None if gate.argv.is_empty() => parsers::measure(gate, bench).map_err(Stop::Unknown),
+        None => run(gate, bench, &mut evidence),
+    };
+    let (assessment, lasting) = match read {
+        Ok(reading) => (judge(gate, bench, reading, &mut evidence), false),
+        Err(Stop::Unknown(why)) => (without(Verdict::Error, why), false),
+        Err(Stop::Absent(why)) => {
+            // A gate that must be measured and cannot be has no answer; one that need not be says why it has none.
+            let verdict = match gate.mode(Some(&bench.plan.profile)) {
+                Mode::Required => Verdict::Error,
+                Mode::Optional | Mode::Shadow => Verdict::Skipped,
+            };
+            (without(verdict, why), true)
+        }
+        Err(Stop::TimedOut) => (timed_out(gate), false),
         Err(Stop::Cancelled) => {
             return Err(fatal("cancelled", format!("the job was cancelled while gate {} ran", gate.id)));
         }
     };
-    let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(GateResult { started_at, duration_ms, ..result(gate, verdict, reason, measured, evidence, bench.cx) })
+    Ok((assessment, evidence, lasting))
 }
 
 /// A gate that was not worth running, because an earlier stage is not through.
-pub(super) fn skipped(gate: &Gate, by: &str, cx: &JobContext) -> GateResult {
+pub(super) fn skipped(gate: &Gate, by: &str, bench: &Bench<'_>) -> GateResult {
     let reason = format!("not run: gate {by} of an earlier stage did not pass");
-    result(gate, Verdict::Skipped, reason, Vec::new(), Evidence::default(), cx)
+    result(gate, bench, Verdict::Skipped, reason)
 }
 
-fn result(
-    gate: &Gate,
-    verdict: Verdict,
-    reason: String,
-    measured: Vec<Measured>,
-    evidence: Evidence,
-    cx: &JobContext,
-) -> GateResult {
-    let Gate { id, title, stage, required, .. } = gate.clone();
+fn result(gate: &Gate, bench: &Bench<'_>, verdict: Verdict, reason: String) -> GateResult {
+    let mode = gate.mode(Some(&bench.plan.profile));
+    let Gate { id, title, stage, .. } = gate.clone();
     GateResult {
         gate: id,
         title,
         stage,
-        required,
+        required: mode == Mode::Required,
+        shadow: mode == Mode::Shadow,
         verdict,
         reason,
-        measured,
-        started_at: cx.clock().now(),
+        measured: Vec::new(),
+        started_at: bench.cx.clock().now(),
         duration_ms: 0,
-        evidence,
+        former: Vec::new(),
+        waived: None,
+        evidence: Evidence::default(),
     }
 }
 
-fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Evidence) -> Assessment {
-    let reference = Reference {
+fn reference<'a>(bench: &'a Bench<'_>) -> Reference<'a> {
+    Reference {
         profile: &bench.plan.profile,
         facts: bench.facts,
         stack: bench.plan.stack.as_ref(),
         variables: &bench.plan.variables,
-    };
-    let mut assessment = assess(gate, &reading.samples, &reference);
+    }
+}
+
+fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Evidence) -> Assessment {
+    let mut assessment = assess(gate, &reading.samples, &reference(bench));
     evidence.versions = reading.versions;
     if !reading.notes.is_empty() {
         let notes = reading.notes.join("\n");
@@ -141,25 +173,23 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
             Some(disk.serial.as_deref().ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?)
         }
     };
-    let unknown = |failure: Failure| Stop::Unknown(failure.message);
-    let scratch = Scratch::new(&bench.machine).map_err(unknown)?;
-    let mut words = bench.plan.variables.clone();
-    words.insert("scratch".into(), scratch.path().to_string_lossy().into_owned());
-    words.extend(disk.map(|disk| ("each".to_owned(), format!("/dev/{}", disk.name))));
-    let argv = gate
-        .argv
-        .iter()
-        .map(|argument| expand(argument, &words))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Stop::Unknown)?;
+    let scratch = Scratch::new(&bench.machine).map_err(|failure| Stop::Unknown(failure.message))?;
+    let words = words(bench, disk, &scratch);
+    let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
+    let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
 
-    let call = Call { argv: &argv, timeout: Some(Duration::from_secs(gate.timeout_s)), ..Call::default() };
+    let call = Call { argv: &argv, env: &env, timeout: Some(Duration::from_secs(gate.timeout_s)), ..Call::default() };
     let finished = match tool::run(bench.cx, &call) {
         Ok(finished) => finished,
-        Err(error) => return Err(stopped(error, gate, evidence)),
+        Err(error) => {
+            keep_files(evidence, gate, &scratch, serial);
+            return Err(stopped(error, gate, evidence));
+        }
     };
     keep(evidence, serial, &finished.stdout, &finished.stderr);
+    keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
     let exit = finished.status.code().ok_or_else(|| {
         Stop::Unknown(format!("{} was killed by signal {}", argv[0], finished.status.signal().unwrap_or_default()))
@@ -176,14 +206,29 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
             })?
         }
     };
-    if gate.output.is_some() {
-        keep(evidence, gate.output.as_deref(), &answer, b"");
-    }
     let answer = std::str::from_utf8(&answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
     let messages = String::from_utf8_lossy(&finished.stderr);
     let reading = parsers::parse(&gate.parser, &Answer { exit, text: answer, messages: &messages, serial });
     let reading = reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))?;
     Ok(named(reading, serial))
+}
+
+/// What `${word}` stands for.
+fn words(bench: &Bench<'_>, disk: Option<&Disk>, scratch: &Scratch) -> BTreeMap<String, String> {
+    let mut words = bench.plan.variables.clone();
+    words.insert("scratch".into(), scratch.path().to_string_lossy().into_owned());
+    words.extend(disk.map(|disk| ("each".to_owned(), format!("/dev/{}", disk.name))));
+    words.extend(bench.plan.profile.gpus.as_ref().map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
+    words
+}
+
+/// Keeps the ends of the files a gate names; those that are not there were never written.
+fn keep_files(evidence: &mut Evidence, gate: &Gate, scratch: &Scratch, serial: Option<&str>) {
+    for name in gate.output.iter().chain(&gate.keep) {
+        let Ok(bytes) = files::read_capped(&scratch.path().join(name), ANSWER_MAX as u64) else { continue };
+        let name = serial.map_or_else(|| name.clone(), |serial| format!("{serial}/{name}"));
+        evidence.files.insert(name, tool::tail(&bytes, EVIDENCE_MAX));
+    }
 }
 
 /// Readings of one disk carry its serial.
@@ -205,7 +250,8 @@ fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
                 false => Stop::Unknown(format!("the job's deadline ended it after {} s", after.as_secs())),
             }
         }
-        other @ (ToolError::Missing(_) | ToolError::Io(..)) => Stop::Unknown(Failure::from(other).message),
+        missing @ ToolError::Missing(_) => Stop::Absent(Failure::from(missing).message),
+        other @ ToolError::Io(..) => Stop::Unknown(Failure::from(other).message),
     }
 }
 

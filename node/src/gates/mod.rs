@@ -2,14 +2,17 @@
 
 mod command; // `muster-node gate`, by hand
 mod execute; // One gate: its tool or our own measurement, then the verdict
+mod kernel_log; // What the kernel said meanwhile
+mod needs; // What must hold before it is run
 mod parsers; // One file per tool or measurement
 mod read; // What a parser reads from any file
+mod report; // What a person reads on a terminal
 mod scratch; // A folder for the tools' files
 #[cfg(test)]
 mod tests;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, GateResult, Stage, Verdict, fingerprint, lint};
+use muster_core::gates::{Gate, GateResult, Stage, blocks, fingerprint, lint};
 use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, GatePlan};
 
@@ -39,7 +42,7 @@ pub fn run(plan: &GatePlan, cx: &JobContext) -> Result<(Vec<GateResult>, Digest)
     Ok((results, fingerprint(&facts)))
 }
 
-/// Stage by stage: one stage's required gates must all pass before the next stage is worth its time.
+/// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.
 fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let Bench { plan, cx, .. } = bench;
     let gates = chosen(plan)?;
@@ -51,11 +54,12 @@ fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
         }
         cx.progress(&gate.title, Some(done as u64), Some(gates.len() as u64), Some("gates"));
         let result = match &blocked {
-            Some((stage, by)) if *stage < gate.stage => execute::skipped(gate, by, cx),
+            Some((stage, by)) if *stage < gate.stage => execute::skipped(gate, by, bench),
             _ => execute::execute(gate, bench)?,
         };
         cx.log(&format!("{} {}: {}", result.gate, result.verdict.as_str(), result.reason));
-        if gate.required && result.verdict != Verdict::Pass && blocked.is_none() {
+        let mode = gate.mode(Some(&plan.profile));
+        if blocks(mode, result.verdict) && !plan.waived.contains(&gate.id) && blocked.is_none() {
             blocked = Some((gate.stage, gate.id.clone()));
         }
         results.push(result);

@@ -289,11 +289,10 @@ pub async fn list_specs<T: DeserializeOwned>(
 ///
 /// # Errors
 /// When the database fails or there is none.
-pub async fn suite_of(conn: &mut PgConnection, node: NodeId) -> Result<Suite, Error> {
-    find_node(conn, node)
-        .await?
-        .suite
-        .ok_or_else(|| Error::internal(anyhow::anyhow!("gates ran on node {node}, whose pool names no suite")))
+pub async fn suite_of(conn: &mut PgConnection, node: NodeId) -> Result<(Suite, Option<HardwareProfile>), Error> {
+    let found = find_node(conn, node).await?;
+    let suite = found.suite.ok_or_else(|| anyhow::anyhow!("gates ran on node {node}, whose pool names no suite"));
+    Ok((suite.map_err(Error::internal)?, found.profile))
 }
 
 /// The live image answers; its host key is pinned for what follows.

@@ -1,7 +1,7 @@
 //! Applies what an agent reports: ends the job, records what was observed, gives the node its turn. The lifecycle decides what it means.
 
 use jiff::Timestamp;
-use muster_core::gates::{Suite, SuiteVerdict, judge};
+use muster_core::gates::{Judged, Suite, judge};
 use muster_core::ids::{AgentId, JobId, NodeId};
 use muster_core::lifecycle::steps::Step;
 use muster_core::parts;
@@ -158,15 +158,11 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
         JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
         JobResult::Booted { boot_id } => db::specs::set_os_boot(conn, job.node, boot_id).await,
         JobResult::Gated { results, fingerprint } => {
-            let suite = db::specs::suite_of(conn, job.node).await?;
+            let (suite, profile) = db::specs::suite_of(conn, job.node).await?;
             let wanted = wanted(&suite, &job.step);
-            let verdict = match judge(&suite, &wanted, results) {
-                SuiteVerdict::Pass => "pass",
-                SuiteVerdict::Fail => "fail",
-                SuiteVerdict::Unknown => "unknown",
-            };
+            let by = Judged { suite: &suite, profile: profile.as_ref(), wanted: &wanted, now };
             let name = format!("{} {}", suite.name, suite.version);
-            let run = (name.as_str(), verdict, fingerprint.to_string());
+            let run = (name.as_str(), judge(&by, results).as_str(), fingerprint.to_string());
             db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
             Ok(())
         }

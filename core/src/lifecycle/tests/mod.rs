@@ -38,6 +38,9 @@ fn profile() -> HardwareProfile {
         power_max_w: 300,
         deadlines_s: BTreeMap::new(),
         thresholds: BTreeMap::new(),
+        words: BTreeMap::new(),
+        ceilings: BTreeMap::new(),
+        gates: BTreeMap::new(),
     }
 }
 

@@ -24,7 +24,15 @@ pub(super) fn shipped() -> Suite {
 
 pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
     let suite = Suite { name: "test".into(), version: "1".into(), gates };
-    GatePlan { suite, profile: profile(), only: vec![], stack: None, variables: [].into() }
+    GatePlan {
+        suite,
+        profile: profile(),
+        only: vec![],
+        stack: None,
+        variables: [].into(),
+        in_use: false,
+        waived: vec![],
+    }
 }
 
 /// A gate from its lines of TOML.

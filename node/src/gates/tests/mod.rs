@@ -2,6 +2,7 @@
 
 mod bench; // A plan, facts and a machine to run gates on
 mod broken; // Every recording broken in every way: none may pass
+mod conduct; // Needs, retries, evidence
 mod hostile; // Answers made to hurt
 mod parsers; // Recordings, broken in every way
 mod recordings; // What each recording reads as

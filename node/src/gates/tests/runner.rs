@@ -29,7 +29,7 @@ fn shipped_gate(id: &str) -> Gate {
 fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
     let broken = recorded("b", "gpu", "nothing");
     let mut optional = recorded("c", "inventory", "nothing");
-    optional.required = false;
+    optional.shadow = true;
     let plan = plan(vec![
         recorded("d", "node", SAT),
         broken,

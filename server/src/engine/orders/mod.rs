@@ -282,6 +282,8 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
             ("hostname".to_owned(), s.node.name.clone()),
         ]
         .into(),
+        in_use: false,
+        waived: Vec::new(),
     })
 }
 

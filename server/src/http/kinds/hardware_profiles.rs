@@ -1,5 +1,6 @@
 //! Hardware profiles.
 
+use muster_core::gates::lint_profile;
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 
@@ -29,6 +30,9 @@ impl Declared for HardwareProfile {
                 "/spec/gpus/model",
                 "letters, digits, space . _ -",
             );
+        }
+        for (part, problem) in lint_profile(self) {
+            need(false, &format!("/spec/{part}"), &problem);
         }
         for (state, seconds) in &self.deadlines_s {
             let pointer = format!("/spec/deadlines_s/{}", crate::http::document::escape(state));

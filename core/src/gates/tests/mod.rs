@@ -2,6 +2,12 @@
 
 use proptest::prelude::*;
 
+mod judging; // What verdicts count for
+mod profiles; // Thresholds that are refused
+mod shipped; // What comes with Muster
+
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::facts::{Disk, DiskTransport, Facts};
 use crate::profiles::{HardwareProfile, Threshold};
@@ -22,26 +28,13 @@ fn profile() -> HardwareProfile {
 }
 
 fn criterion(metric: &str, op: Op, limit: Limit, unit: &str) -> Criterion {
-    Criterion { metric: metric.into(), op, limit, unit: unit.into() }
+    Criterion { metric: metric.into(), of: None, op, limit, unit: unit.into() }
 }
 
 fn gate(criteria: Vec<Criterion>) -> Gate {
-    Gate {
-        id: "disk.fio".into(),
-        title: "Disk".into(),
-        stage: Stage::Node,
-        argv: vec!["fio".into()],
-        each: None,
-        output: None,
-        timeout_s: 60,
-        parser: "fio".into(),
-        count: None,
-        criteria,
-        finding: "slow disk".into(),
-        on_timeout: OnTimeout::Error,
-        required: true,
-        after_reboot: false,
-    }
+    let toml = "id = \"disk.fio\"\ntitle = \"Disk\"\nstage = \"node\"\nargv = [\"fio\"]\ntimeout_s = 60\nparser = \"fio\"\ncriteria = []\n\
+                finding = \"slow disk\"\n";
+    Gate { criteria, ..toml::from_str(toml).expect("a gate") }
 }
 
 fn write_gate() -> Gate {
@@ -97,7 +90,7 @@ fn every_entity_must_be_seen() {
     let disk = |serial: &str| Disk { serial: Some(serial.into()), transport: DiskTransport::Nvme, ..Disk::default() };
     let facts = Facts { disks: vec![disk("A"), disk("B")], ..Facts::default() };
     let mut gate = gate(vec![criterion("smart.media_errors", Op::Equal, Limit::Number(0.0), "errors")]);
-    (gate.parser, gate.count) = ("smartctl".into(), Some("facts:nvme_disks".into()));
+    (gate.parser, gate.count, gate.each) = ("smartctl".into(), Some("facts:nvme_disks".into()), Some(Each::NvmeDisks));
     let (a, b, bad) = (
         sample("smart.media_errors", "A", 0.0),
         sample("smart.media_errors", "B", 0.0),
@@ -118,7 +111,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
     assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
     assert!(!lint(&sound(vec![])).is_empty());
     type Break = (&'static str, fn(&mut Gate));
-    let breaks: [Break; 16] = [
+    let breaks: [Break; 26] = [
         ("no timeout", |gate| gate.timeout_s = 0),
         ("more than a week", |gate| gate.timeout_s = u64::MAX),
         ("no criteria", |gate| gate.criteria.clear()),
@@ -135,6 +128,21 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("has no `each`", |gate| gate.argv.push("${each}".into())),
         ("count is neither", |gate| gate.count = Some("0".into())),
         ("no finding", |gate| gate.finding.clear()),
+        ("at most 3 retries", |gate| gate.retries = 4),
+        ("plain file names", |gate| gate.keep = vec!["../secret".into()]),
+        ("variables of env", |gate| drop(gate.env.insert("a=b".into(), "c".into()))),
+        ("arch is amd64 or arm64", |gate| gate.arch = vec!["vax".into()]),
+        ("needs a drained node", |gate| gate.effects = vec![SideEffect::WritesDisk]),
+        ("needs them idle", |gate| {
+            (gate.effects, gate.needs) = (vec![SideEffect::GpuLoad], vec![Need::Drained]);
+        }),
+        ("there is no check \"A99\"", |gate| gate.checks = vec!["A99".into()]),
+        ("of is empty", |gate| gate.criteria[0].of = Some(String::new())),
+        ("never seen on the real tool's output", |gate| {
+            (gate.parser, gate.criteria) =
+                ("gpu-burn".into(), vec![criterion("burn.faulty", Op::Equal, Limit::Number(0.0), "GPUs")]);
+        }),
+        ("is no limit for it", |gate| gate.criteria[0].limit = Limit::Text("profile:".into())),
     ];
     for (problem, break_it) in breaks {
         let mut gate = write_gate();
@@ -158,7 +166,7 @@ fn a_fingerprint_is_blind_to_order_and_sees_an_exchanged_disk() {
 #[test]
 fn a_threshold_carries_its_unit() {
     let mut profile = profile();
-    let wrong = Threshold { value: 50.0, unit: "MiB/s".into(), provenance: "seed".into() };
+    let wrong = Threshold { unit: "MiB/s".into(), ..profile.thresholds["disk.write"].clone() };
     profile.thresholds.insert("disk.write".into(), wrong);
     let samples = [sample("fio.write_bandwidth", "", 60.0), sample("fio.error", "", 0.0)];
     let (facts, variables) = (Facts::default(), BTreeMap::new());
@@ -194,4 +202,36 @@ proptest! {
             prop_assert!(matches!(errors.as_slice(), [only] if *only == 0.0));
         }
     }
+}
+
+/// A measurement, told and not judged: `cargo nextest run -p muster-core --run-ignored only --no-capture a_hundred`.
+#[test]
+#[ignore = "a measurement"]
+fn a_hundred_gates_over_eight_gpus() {
+    let shipped = toml::from_str::<Suite>(Shipped::find(SUITES, "admit").unwrap().text).unwrap();
+    let profile: HardwareProfile = toml::from_str(Shipped::find(PROFILES, "hgx-h100-80g").unwrap().text).unwrap();
+    let gate = shipped.gates.into_iter().find(|gate| gate.id == "gpu.memory").unwrap();
+    let parser = Parser::find(&gate.parser).unwrap();
+    let known = |name: &str| parser.metrics.iter().find(|metric| metric.name == name).unwrap();
+    let metrics = gate.criteria.iter().map(|criterion| known(&criterion.metric));
+    let value = |metric: &Metric| match metric.unit {
+        TEXT => Limit::Text("Enabled".into()),
+        _ => Limit::Number(0.0),
+    };
+    let samples: Vec<Sample> = metrics
+        .flat_map(|metric| {
+            (0..8).map(move |gpu| Sample {
+                metric: metric.name,
+                entity: format!("0000:{gpu:02x}:00.0"),
+                value: value(metric),
+            })
+        })
+        .collect();
+    let (facts, variables) = (Facts::default(), BTreeMap::new());
+    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+    let started = std::time::Instant::now();
+    for _ in 0..100 {
+        assert_eq!(assess(&gate, &samples, &reference).verdict, Verdict::Pass);
+    }
+    println!("100 gates of {} samples each: {:?}", samples.len(), started.elapsed());
 }

@@ -1,0 +1,277 @@
+//! A gate as it is written: data, without a shell, with limits in units. What is not said here has the meaning that admits less.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profiles::HardwareProfile;
+
+/// An ordered set of gates, in stages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    pub name: String,
+    pub version: String,
+    pub gates: Vec<Gate>,
+}
+
+/// Order in which gates run; a stage starts when the one before it has no gate that blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Inventory,
+    Software,
+    Gpu,
+    Node,
+    Pair,
+    Group,
+    Soak,
+}
+
+impl Stage {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inventory => "inventory",
+            Self::Software => "software",
+            Self::Gpu => "gpu",
+            Self::Node => "node",
+            Self::Pair => "pair",
+            Self::Group => "group",
+            Self::Soak => "soak",
+        }
+    }
+}
+
+/// One check with criteria.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    pub id: String,
+    pub title: String,
+    /// Checks of the catalogue (`muster gate explain`) that it covers: `A1` to `E5`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<String>,
+    pub stage: Stage,
+    /// What is run, without a shell; `${word}` is replaced by a known variable. Empty for gates that muster-node answers itself.
+    #[serde(default)]
+    pub argv: Vec<String>,
+    /// Variables added to muster-node's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Run once for each of these, with `${each}` in argv; results carry the disk's serial.
+    #[serde(default)]
+    pub each: Option<Each>,
+    /// The file below `${scratch}` that holds the answer, for tools that do not keep stdout clean.
+    #[serde(default)]
+    pub output: Option<String>,
+    /// Further files below `${scratch}` that are kept as evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<String>,
+    /// Kills the whole process group.
+    pub timeout_s: u64,
+    /// A parser's name: `fio`, `iperf3`, `stressapptest`…
+    pub parser: String,
+    /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
+    /// `facts:nvme_disks` or `facts:gpus`; one when absent.
+    #[serde(default)]
+    pub count: Option<String>,
+    pub criteria: Vec<Criterion>,
+    /// What a failure means, in words for the person who opens the node's page.
+    pub finding: String,
+    #[serde(default)]
+    pub on_timeout: OnTimeout,
+    /// What must hold before it is run; it is skipped, with the reason, where it does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Need>,
+    /// What it does to the machine beside measuring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<SideEffect>,
+    /// Architectures it is for (`amd64`, `arm64`); all when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arch: Vec<String>,
+    /// How often it is run again after an `error`, at once; at most 3. A `fail` is never run again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
+    /// Whether it must be measured. Where not, it may be `skipped` on a node that has nothing to measure or no threshold for it; what is
+    /// measured and misses, and what ends in an error, blocks all the same.
+    #[serde(default = "required")]
+    pub required: bool,
+    /// Run and reported, and never in the way: for a gate that is new, or whose threshold nobody has pinned.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
+    /// Run after the reboot that `survives a reboot` asks for, as well as before it.
+    #[serde(default)]
+    pub after_reboot: bool,
+}
+
+fn required() -> bool {
+    true
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+impl Gate {
+    /// What its verdict counts for on nodes of a model: as the profile says, else as it says itself.
+    pub fn mode(&self, profile: Option<&HardwareProfile>) -> Mode {
+        match profile.and_then(|profile| profile.gates.get(&self.id)) {
+            Some(policy) => policy.mode,
+            None if self.shadow => Mode::Shadow,
+            None if self.required => Mode::Required,
+            None => Mode::Optional,
+        }
+    }
+}
+
+/// What a gate's verdict counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Anything but `pass` blocks.
+    Required,
+    /// `skipped` does not block.
+    Optional,
+    /// Nothing blocks.
+    Shadow,
+}
+
+impl Mode {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Optional => "optional",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+/// What a gate is run for, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Each {
+    Disks,
+    NvmeDisks,
+}
+
+/// What a tool that does not come back says about the hardware.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    #[default]
+    Error,
+    /// The hang itself is the fault.
+    Fail,
+}
+
+/// What must hold before a gate is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// Nobody's job runs on the node.
+    Drained,
+    /// No process holds a GPU open.
+    GpusIdle,
+}
+
+impl Need {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Drained => "drained",
+            Self::GpusIdle => "gpus_idle",
+        }
+    }
+}
+
+/// What a gate does to the machine beside measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SideEffect {
+    CpuLoad,
+    MemoryLoad,
+    GpuLoad,
+    /// Beyond a few packets.
+    NetworkLoad,
+    /// In its own scratch folder, never on a device.
+    WritesDisk,
+}
+
+impl SideEffect {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CpuLoad => "cpu_load",
+            Self::MemoryLoad => "memory_load",
+            Self::GpuLoad => "gpu_load",
+            Self::NetworkLoad => "network_load",
+            Self::WritesDisk => "writes_disk",
+        }
+    }
+}
+
+/// One metric against one limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Criterion {
+    pub metric: String,
+    /// Only what was measured for this one: a message size, a test's name. It must have been measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    pub op: Op,
+    /// The limit itself, or `profile:NAME` for a threshold of the hardware profile.
+    pub limit: Limit,
+    pub unit: String,
+}
+
+/// How a measured value is compared with the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Op {
+    #[serde(rename = "==")]
+    Equal,
+    #[serde(rename = "!=")]
+    NotEqual,
+    #[serde(rename = ">=")]
+    AtLeast,
+    #[serde(rename = "<=")]
+    AtMost,
+}
+
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::AtLeast => ">=",
+            Self::AtMost => "<=",
+        })
+    }
+}
+
+/// A limit: a number, a text, or a reference into the profile (`profile:…`), the stack (`stack:…`) or the plan's variables (`variable:…`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum Limit {
+    Number(f64),
+    Text(String),
+}
+
+/// A measured value.
+pub type Value = Limit;

@@ -1,0 +1,83 @@
+//! The linter of hardware profiles: refuses thresholds that nobody can stand by. Each says in which unit, from where, and lies within what the
+//! hardware can do at all.
+
+use super::units::convert;
+use crate::profiles::HardwareProfile;
+
+/// Where a threshold may come from.
+const PROVENANCES: [&str; 3] = ["seed", "measured", "pinned"];
+
+/// Every reason why a profile must not be used, as the part of it (`thresholds`, `words`, `ceilings`, `gates`) and what is wrong there.
+pub fn lint_profile(profile: &HardwareProfile) -> Vec<(&'static str, String)> {
+    let mut problems = Vec::new();
+    for (name, ceiling) in &profile.ceilings {
+        let mut problem = |text: &str| problems.push(("ceilings", format!("{name}: {text}")));
+        if !ceiling.value.is_finite() || ceiling.value <= 0.0 {
+            problem("a ceiling is more than 0");
+        }
+        if ceiling.unit.is_empty() {
+            problem("no unit");
+        }
+        if ceiling.source.is_empty() {
+            problem("no source: which specification says so?");
+        }
+    }
+    for name in profile.thresholds.keys() {
+        problems.extend(threshold(profile, name).into_iter().map(|text| ("thresholds", format!("{name}: {text}"))));
+    }
+    for (name, word) in &profile.words {
+        if word.value.is_empty() {
+            problems.push(("words", format!("{name}: it is empty")));
+        }
+        let said = origin(&word.provenance, &word.source);
+        problems.extend(said.into_iter().map(|text| ("words", format!("{name}: {text}"))));
+    }
+    for (gate, policy) in &profile.gates {
+        if policy.because.is_empty() {
+            problems.push(("gates", format!("{gate}: because is empty")));
+        }
+    }
+    problems
+}
+
+fn threshold(profile: &HardwareProfile, name: &str) -> Vec<String> {
+    let Some(threshold) = profile.thresholds.get(name) else { return Vec::new() };
+    let (value, unit) = (threshold.value, &threshold.unit);
+    let mut problems = origin(&threshold.provenance, &threshold.source);
+    if !value.is_finite() || value < 0.0 {
+        problems.push(format!("{value} is no threshold"));
+    }
+    if unit.is_empty() {
+        problems.push("no unit".into());
+    }
+    if let Some(of) = &threshold.ceiling {
+        match profile.ceilings.get(of) {
+            None => problems.push(format!("the profile has no ceiling {of}")),
+            Some(ceiling) => match convert(value, unit, &ceiling.unit) {
+                None => {
+                    problems.push(format!("{unit} and {}, the unit of the ceiling {of}, do not compare", ceiling.unit))
+                }
+                Some(value) if value > ceiling.value => problems.push(format!(
+                    "{} {unit} is beyond the ceiling {of}: {} {}",
+                    threshold.value, ceiling.value, ceiling.unit
+                )),
+                Some(_) => {}
+            },
+        }
+    }
+    problems
+}
+
+fn origin(provenance: &str, source: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !PROVENANCES.contains(&provenance) {
+        problems.push(match provenance {
+            "" => format!("no provenance: one of {}", PROVENANCES.join(", ")),
+            other => format!("provenance {other:?} is none of {}", PROVENANCES.join(", ")),
+        });
+    }
+    if source.is_empty() {
+        problems.push("no source: which document or nodes, or who pinned it?".into());
+    }
+    problems
+}

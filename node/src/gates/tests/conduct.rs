@@ -1,0 +1,151 @@
+//! How gates are run beside their tool: what they need, again after an error, what is kept, and what keeps the next stage from being run.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+use muster_core::facts::Facts;
+use muster_core::gates::{Gate, GateResult, Limit, Need, Verdict};
+
+use super::bench::{gate, plan, run_in};
+
+const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
+
+fn of_memory(id: &str, stage: &str, argv: &[&str]) -> Gate {
+    let mut gate = gate(&format!(
+        "id = \"{id}\"\nstage = \"{stage}\"\nparser = \"stressapptest\"\ntimeout_s = 5\nargv = [\"true\"]\n\
+         criteria = [{{ metric = \"memory.incidents\", op = \"==\", limit = 0, unit = \"incidents\" }}]\n"
+    ));
+    gate.argv = argv.iter().map(ToString::to_string).collect();
+    gate
+}
+
+fn write(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+    std::fs::write(path, text).expect("a file");
+}
+
+/// A tool that says nothing the first time, and this from then on; it counts its runs beside itself.
+fn stutterer(folder: &Path, text: &str) -> String {
+    let tool = folder.join("stutter");
+    let script = "#!/bin/sh\necho run >> $0.runs\ntest $(wc -l < $0.runs) -gt 1 && cat $0.text\ntrue\n";
+    std::fs::write(&tool, script).expect("a script");
+    std::fs::write(folder.join("stutter.text"), text).expect("its text");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    tool.to_string_lossy().into_owned()
+}
+
+fn runs(folder: &Path) -> usize {
+    std::fs::read_to_string(folder.join("stutter.runs")).unwrap_or_default().lines().count()
+}
+
+fn only(folder: &Path, gate: Gate) -> GateResult {
+    run_in(folder, &plan(vec![gate]), &Facts::default()).expect("results").remove(0)
+}
+
+#[test]
+fn an_error_is_tried_again_as_often_as_the_gate_says_and_a_failure_never() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = stutterer(folder.path(), SAT);
+    let once = only(folder.path(), of_memory("a", "node", &[&tool]));
+    assert_eq!((once.verdict, once.former.len(), runs(folder.path())), (Verdict::Error, 0, 1));
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = stutterer(folder.path(), SAT);
+    let again = only(folder.path(), Gate { retries: 3, ..of_memory("a", "node", &[&tool]) });
+    assert_eq!((again.verdict, again.former.len(), runs(folder.path())), (Verdict::Pass, 1, 2));
+    assert!(again.former[0].contains("stressapptest"), "{:?}", again.former);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut missed = of_memory("a", "node", &["printf", "%s", SAT]);
+    missed.criteria[0].limit = Limit::Number(7.0);
+    let failed = only(folder.path(), Gate { retries: 3, ..missed });
+    assert_eq!((failed.verdict, failed.former.len()), (Verdict::Fail, 0), "what was measured stays measured");
+    let missing = only(folder.path(), Gate { retries: 3, ..of_memory("a", "node", &["no-such-tool"]) });
+    assert_eq!((missing.verdict, missing.former.len()), (Verdict::Error, 0), "nobody installs it meanwhile");
+}
+
+#[test]
+fn a_gate_is_skipped_with_the_reason_where_its_needs_do_not_hold() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "proc/1/comm", "systemd\n");
+    let needs = |needs: &[Need]| Gate { needs: needs.to_vec(), ..of_memory("a", "node", &["printf", "%s", SAT]) };
+    let said = |gate: Gate, in_use: bool| {
+        let mut plan = plan(vec![gate]);
+        plan.in_use = in_use;
+        let result = run_in(folder.path(), &plan, &Facts::default()).expect("results").remove(0);
+        (result.verdict, result.reason)
+    };
+    assert_eq!(said(needs(&[Need::Drained, Need::GpusIdle]), false).0, Verdict::Pass);
+    let (verdict, reason) = said(needs(&[Need::Drained]), true);
+    assert!(verdict == Verdict::Skipped && reason.contains("jobs may run on this one"), "{reason}");
+    let (verdict, reason) = said(Gate { arch: vec!["arm64".into()], ..needs(&[]) }, false);
+    assert!(verdict == Verdict::Skipped && reason.contains("for arm64, and this is amd64"), "{reason}");
+
+    let hold = |pid: &str, comm: &str| {
+        write(folder.path(), &format!("proc/{pid}/comm"), comm);
+        std::fs::create_dir_all(folder.path().join(format!("proc/{pid}/fd"))).expect("a folder");
+        symlink("/dev/nvidia0", folder.path().join(format!("proc/{pid}/fd/7"))).expect("a link");
+    };
+    hold("50", "nvidia-persiste\n");
+    assert_eq!(said(needs(&[Need::GpusIdle]), true).0, Verdict::Pass, "a service of the driver uses none");
+    hold("51", "python3\n");
+    let (verdict, reason) = said(needs(&[Need::GpusIdle]), true);
+    assert!(verdict == Verdict::Skipped && reason.contains("process 51 (python3) holds /dev/nvidia0 open"), "{reason}");
+}
+
+#[test]
+fn what_is_not_on_the_node_is_skipped_where_it_may_be_and_an_error_where_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = of_memory("a", "node", &["no-such-tool"]);
+    let mut unpinned = of_memory("a", "node", &["printf", "%s", SAT]);
+    unpinned.criteria[0].limit = Limit::Text("profile:nobody.pinned".into());
+    let nobody = of_memory("a", "node", &["printf", "${peer_address}"]);
+    for (gate, why) in [(missing, "not installed"), (unpinned, "no threshold nobody.pinned"), (nobody, "no variable")] {
+        let required = only(folder.path(), gate.clone());
+        assert!(required.verdict == Verdict::Error && required.reason.contains(why), "{}", required.reason);
+        let optional = only(folder.path(), Gate { required: false, ..gate.clone() });
+        assert!(optional.verdict == Verdict::Skipped && optional.reason.contains(why), "{}", optional.reason);
+        assert!(!optional.required && !optional.shadow);
+        assert!(only(folder.path(), Gate { shadow: true, ..gate }).shadow);
+    }
+    let crashed = only(folder.path(), Gate { required: false, ..of_memory("a", "node", &["false"]) });
+    assert_eq!(crashed.verdict, Verdict::Error, "a tool that is there and says nothing is no reason to skip");
+}
+
+#[test]
+fn neither_a_shadow_nor_a_waived_gate_keeps_the_next_stage_waiting() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let broken = of_memory("broken", "inventory", &["false"]);
+    let next = of_memory("next", "node", &["printf", "%s", SAT]);
+    let last = |gate: Gate, waived: &[&str]| {
+        let mut plan = plan(vec![gate, next.clone()]);
+        plan.waived = waived.iter().map(ToString::to_string).collect();
+        let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
+        assert!(results.iter().all(|result| result.waived.is_none()), "that is the server's to say");
+        (results[0].verdict, results[1].verdict)
+    };
+    assert_eq!(last(broken.clone(), &[]), (Verdict::Error, Verdict::Skipped));
+    assert_eq!(last(broken.clone(), &["next"]), (Verdict::Error, Verdict::Skipped), "another gate is waived");
+    assert_eq!(last(broken.clone(), &["broken"]), (Verdict::Error, Verdict::Pass));
+    assert_eq!(last(Gate { shadow: true, ..broken }, &[]), (Verdict::Error, Verdict::Pass));
+}
+
+#[test]
+fn evidence_holds_files_the_kernels_words_and_its_own_digest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "proc/uptime", "100.50 200.00\n");
+    let said =
+        "6,1,5000000,-;long ago\n3,2,95000000,-;NVRM: Xid (PCI:0000:1b:00): 79\n SUBSYSTEM=pci\n6,3,101000000,-;now\n";
+    write(folder.path(), "dev/kmsg", said);
+    let mut gate = of_memory("a", "node", &["cp", "--", "/etc/hostname", "${scratch}/notes"]);
+    gate.keep = vec!["notes".into(), "never-written".into()];
+    gate.env.insert("NCCL_DEBUG".into(), "WARN".into());
+    let result = only(folder.path(), gate.clone());
+    let evidence = &result.evidence;
+    assert_eq!(evidence.kernel_log, "[95.000000] NVRM: Xid (PCI:0000:1b:00): 79\n[101.000000] now");
+    assert_eq!(evidence.files.keys().collect::<Vec<_>>(), ["notes"]);
+    assert!(evidence.is_whole(), "{evidence:?}");
+    gate.argv = vec!["printenv".into(), "NCCL_DEBUG".into()];
+    assert_eq!(only(folder.path(), gate).evidence.stdout, "WARN");
+}
