@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 47] = [
+pub const VERBS: [(&str, &str); 48] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -67,6 +67,7 @@ pub const VERBS: [(&str, &str); 47] = [
     ("node.retire", "o"),
     ("node.reinstate", "o"),
     ("node.replace-parts", "o"),
+    ("node.check-drift", "ou"),
     ("node.rename", "o"),
     ("node.move", "o"),
     ("node.release", "ou"),

@@ -1,5 +1,6 @@
 //! What a change costs the machines it reaches: the one place that says so. The API, the console, the CLI and Terraform show its answer.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
+use crate::stacks::language::Expectations;
 use crate::stacks::{LockedPackage, StackSpec};
 
 words! {
@@ -28,7 +30,7 @@ words! {
 /// What a wish does to a node in this state; of a failed one, by what failed.
 pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     match wish {
-        Wish::Reject | Wish::Retire => Effect::None,
+        Wish::Reject | Wish::Retire | Wish::CheckDrift => Effect::None,
         // Out of the scheduler or into it again; the machine goes on.
         Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain => Effect::InPlace,
         // Beside its jobs where it is in service; in the live image anywhere else.
@@ -57,7 +59,17 @@ pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
 /// What it takes to bring a node from one stack to another, over the same image. What holds only after a boot is what `muster-node` says so of:
 /// the kernel's command line, its modules' block list, and the kernel itself.
 pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
-    let words = |stack: &StackSpec| StackSpec { version: String::new(), bundle: None, ..stack.clone() };
+    // Whom it is for, what it fits and what it expects are no part of a node.
+    let words = |stack: &StackSpec| StackSpec {
+        version: String::new(),
+        bundle: None,
+        selector: None,
+        beside: BTreeMap::new(),
+        known_bad: Vec::new(),
+        firmware: Vec::new(),
+        expects: Expectations::default(),
+        ..stack.clone()
+    };
     if before.image != after.image {
         return Effect::Reinstall;
     }
@@ -102,6 +114,7 @@ mod tests {
         let of = |change: serde_json::Value| of_stack(&stack(&json!({})), &stack(&change));
         assert_eq!(of(json!({})), Effect::None);
         assert_eq!(of(json!({ "version": "2" })), Effect::None);
+        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::None);
         assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);

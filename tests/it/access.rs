@@ -67,6 +67,7 @@ const EXPECTED: [(&str, Reach, &[&str]); 15] = [
             "list_node_components",
             "get_node_console",
             "list_node_events",
+            "get_node_drift",
             "get_node_facts",
             "list_node_gate_runs",
             "get_node_timeline",

@@ -32,6 +32,7 @@ mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back
 mod scopes; // Lists for who may see a part of the fleet
 mod simulated; // The server over machines that keep state
+mod stacks; // Refused, compared, silent about secrets
 mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on
 mod terraform; // Terraform over the whole contract

@@ -25,6 +25,7 @@ use crate::nodes::{
 use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
 use crate::plans::{MakePlan, Plan};
+use crate::stacks::NodeDrift;
 use crate::tokens::{CreateToken, CreatedToken, Token};
 
 /// How long one long poll lasts.
@@ -123,6 +124,14 @@ impl Client {
     /// 404 while nothing was observed; see [`ClientError`].
     pub async fn node_facts(&self, node: &str) -> Result<NodeFacts, ClientError> {
         self.fetch(self.request(Method::GET, &["nodes", node, "facts"])).await
+    }
+
+    /// A node held against its stack, as it was seen last.
+    ///
+    /// # Errors
+    /// 404 while it was never looked at; see [`ClientError`].
+    pub async fn node_drift(&self, node: &str) -> Result<NodeDrift, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "drift"])).await
     }
 
     /// What is kept of a node's serial console, oldest first: at most 1000 chunks after the chunk with id `after`, or the latest ones.

@@ -17,6 +17,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         }
         Some(Wish::Quarantine) => Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) },
         Some(Wish::Inspect) => return inspect(node, now),
+        Some(Wish::CheckDrift) => return compare(node, now),
         _ => return rest("nothing: it serves", "nobody", "none"),
     };
     match node.active() {
@@ -28,4 +29,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 /// An inventory in the installed OS. It only reads, and the node serves on.
 fn inspect(node: &Snapshot, now: Timestamp) -> Decision {
     on_the_spot(node, now, &[Step::Inventory], || Decision::Granted("inspected in service".into()))
+}
+
+/// What a converge would change, in the installed OS. It only reads too.
+fn compare(node: &Snapshot, now: Timestamp) -> Decision {
+    on_the_spot(node, now, &[Step::Drift], || Decision::Granted("compared with its stack".into()))
 }

@@ -90,6 +90,8 @@ words! {
         Retire = "retire",
         Reinstate = "reinstate",
         ReplaceParts = "replace-parts",
+        /// Compare it with its stack; nothing is changed.
+        CheckDrift = "check-drift",
     }
 }
 

@@ -76,7 +76,7 @@ pub fn states_for(wish: Wish) -> &'static [State] {
             Maintenance,
         ],
         Wish::Recover | Wish::Wipe => &[Quarantined],
-        Wish::Drain => &[InService],
+        Wish::Drain | Wish::CheckDrift => &[InService],
         Wish::Undrain => &[Draining],
         Wish::Maintain => &[Available, InService, Draining, Failed, Maintenance],
         Wish::Resume => &[Maintenance],

@@ -1,8 +1,8 @@
 //! What a converge plan may hold. Its words end in configuration files and in argv, so each is held to the grammar of the file it goes to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::ConvergePlan;
+use super::{ConvergePlan, LimitItem, LockedPackage, ServiceItem};
 
 /// Files that converge writes itself; a stack must not own them as well.
 pub const MANAGED: [&str; 11] = [
@@ -19,10 +19,36 @@ pub const MANAGED: [&str; 11] = [
     "/usr/sbin/policy-rc.d",
 ];
 
+/// What of a plan, or of a stack before there is one, ends in configuration files and argv.
+pub(super) struct Words<'a> {
+    pub packages: &'a [LockedPackage],
+    pub absent: &'a [String],
+    pub sysctl: &'a BTreeMap<String, String>,
+    pub modules_load: &'a [String],
+    pub modules_blacklist: &'a [String],
+    pub kernel_args: &'a [String],
+    pub limits: &'a [LimitItem],
+    pub services: &'a [ServiceItem],
+    /// Path, mode, owner and group of each file.
+    pub files: Vec<[&'a str; 4]>,
+}
+
 impl ConvergePlan {
     /// Everything in the plan that must not reach a node's configuration; empty when there is nothing.
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let files = self.files.iter().map(|file| [file.path.as_str(), &file.mode, &file.owner, &file.group]).collect();
+        let words = Words {
+            packages: &self.packages,
+            absent: &self.absent,
+            sysctl: &self.sysctl,
+            modules_load: &self.modules_load,
+            modules_blacklist: &self.modules_blacklist,
+            kernel_args: &self.kernel_args,
+            limits: &self.limits,
+            services: &self.services,
+            files,
+        };
+        let mut problems: Vec<String> = words.problems().into_iter().map(|(_, problem)| problem).collect();
         let mut need = |holds: bool, what: &str, value: &str| {
             if !holds {
                 problems.push(format!("{what} {value:?} is not allowed"));
@@ -30,7 +56,22 @@ impl ConvergePlan {
         };
         let repository = self.repository.strip_prefix("http://").is_some_and(|rest| only(rest, "-._~:/[]"));
         need(repository, "repository", &self.repository);
-        for package in &self.packages {
+        need(only(&self.principal, "-:"), "principal", &self.principal);
+        need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
+        problems
+    }
+}
+
+impl<'a> Words<'a> {
+    /// Each word that must not reach a node, with what is wrong with it.
+    pub(super) fn problems(&self) -> Vec<(&'a str, String)> {
+        let mut problems = Vec::new();
+        let mut need = |holds: bool, what: &str, value: &'a str| {
+            if !holds {
+                problems.push((value, format!("{what} {value:?} is not allowed")));
+            }
+        };
+        for package in self.packages {
             need(is_package(&package.name), "package", &package.name);
             need(is_version(&package.version), "package version", &package.version);
             need(
@@ -39,63 +80,65 @@ impl ConvergePlan {
                 &package.filename,
             );
         }
-        for name in &self.absent {
+        for name in self.absent {
             need(is_package(name), "package", name);
             need(self.packages.iter().all(|package| package.name != *name), "wanted and unwanted package", name);
         }
-        for (key, value) in &self.sysctl {
+        for (key, value) in self.sysctl {
             need(only(key, "-._/:") && !key.contains("..") && !key.starts_with(['/', '.']), "sysctl", key);
             need(is_line(value), "sysctl value", value);
         }
-        for module in self.modules_load.iter().chain(&self.modules_blacklist) {
+        for module in self.modules_load.iter().chain(self.modules_blacklist) {
             need(only(module, "-_"), "module", module);
         }
-        for argument in &self.kernel_args {
+        for argument in self.kernel_args {
             // It goes between the quotes of a shell fragment: nothing there may mean something to a shell.
             need(only(argument, "-._:,=/@%+"), "kernel argument", argument);
         }
-        for limit in &self.limits {
+        for limit in self.limits {
             need(only(&limit.domain, "-._*@%:"), "limit domain", &limit.domain);
             need(["soft", "hard", "-"].contains(&limit.kind.as_str()), "limit type", &limit.kind);
             need(only(&limit.item, "_"), "limit item", &limit.item);
             need(only(&limit.value, "-"), "limit value", &limit.value);
         }
-        for service in &self.services {
+        for service in self.services {
             need(only(&service.name, "-._:@\\") && !service.name.starts_with('-'), "service", &service.name);
         }
-        need(only(&self.principal, "-:"), "principal", &self.principal);
-        need(is_public_key(self.user_ca.trim()), "user CA", &self.user_ca);
         self.check_files(&mut problems);
         problems
     }
 
-    fn check_files(&self, problems: &mut Vec<String>) {
+    fn check_files(&self, problems: &mut Vec<(&'a str, String)>) {
         let mut seen = BTreeSet::new();
-        for file in &self.files {
-            let path = file.path.as_str();
+        for &[path, mode, owner, group] in &self.files {
             if !is_path(path) || MANAGED.contains(&path) {
-                problems.push(format!("file {path:?} is not allowed"));
+                problems.push((path, format!("file {path:?} is not allowed")));
             }
             if !seen.insert(path) {
-                problems.push(format!("file {path:?} is there twice"));
+                problems.push((path, format!("file {path:?} is there twice")));
             }
-            if file.mode().is_none() {
-                problems.push(format!("file {path:?}: mode {:?} is not octal, such as 0644", file.mode));
+            if octal(mode).is_none() {
+                problems.push((path, format!("file {path:?}: mode {mode:?} is not octal, such as 0644")));
             }
-            for name in [&file.owner, &file.group] {
+            for name in [owner, group] {
                 if !only(name, "-_.") || name.starts_with('-') {
-                    problems.push(format!("file {path:?}: owner or group {name:?} is not allowed"));
+                    problems.push((path, format!("file {path:?}: owner or group {name:?} is not allowed")));
                 }
             }
         }
     }
 }
 
+/// Permission bits, set-id and sticky bits included.
+fn octal(mode: &str) -> Option<u32> {
+    let octal = (3..=4).contains(&mode.len()) && mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
+    octal.then(|| u32::from_str_radix(mode, 8).ok()).flatten()
+}
+
 impl super::PlannedFile {
     /// The permission bits, set-id and sticky bits included.
     pub fn mode(&self) -> Option<u32> {
-        let octal = (3..=4).contains(&self.mode.len()) && self.mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
-        octal.then(|| u32::from_str_radix(&self.mode, 8).ok()).flatten()
+        octal(&self.mode)
     }
 }
 
@@ -105,12 +148,12 @@ fn only(text: &str, others: &str) -> bool {
 }
 
 /// Debian policy 5.6.1.
-fn is_package(name: &str) -> bool {
+pub(super) fn is_package(name: &str) -> bool {
     only(name, "+-.") && name.len() > 1 && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// Debian policy 5.6.12.
-fn is_version(version: &str) -> bool {
+pub(super) fn is_version(version: &str) -> bool {
     only(version, ".+-~:") && version.starts_with(|c: char| c.is_ascii_digit())
 }
 
@@ -138,7 +181,7 @@ fn is_path(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::stacks::{LimitItem, LockedPackage, PlannedFile, ServiceItem};
+    use crate::stacks::PlannedFile;
     use crate::values::Digest;
 
     use super::*;

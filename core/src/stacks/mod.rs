@@ -8,8 +8,12 @@ use crate::values::Digest;
 use crate::wire::node::Marker;
 
 mod check; // What a plan may hold, before it reaches files and argv
+pub mod diff; // What one stack has and another has not
+pub mod language; // Whom it is for, firmware, container runtime
+pub mod rules; // What goes with what, as data
 
 pub use check::MANAGED;
+use language::{ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
 
 /// A stack as its author writes it; immutable once published under `name` and `version`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +23,12 @@ pub struct StackSpec {
     pub version: String,
     /// The image (by name) it lies over.
     pub image: String,
+    /// Whom it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Selector>,
+    /// Versions of what it must fit and does not install, by the words of the rule book: `slurm_controller`, `kubernetes`, `network_operator`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, String>,
     /// Wanted packages with exact versions, epoch included.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
@@ -40,12 +50,31 @@ pub struct StackSpec {
     pub limits: Vec<LimitItem>,
     #[serde(default)]
     pub services: Vec<ServiceItem>,
+    /// containerd's configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_runtime: Option<ContainerRuntime>,
+    /// Combinations that the author knows to be bad.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known_bad: Vec<KnownBad>,
+    /// Firmware and BIOS wanted; compared, never written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firmware: Vec<FirmwareItem>,
+    /// What must be true of a node that has it.
+    #[serde(default, skip_serializing_if = "Expectations::is_empty")]
+    pub expects: Expectations,
     /// The lock, once `muster stack lock` made it. A stack without one cannot be used by a pool.
     #[serde(default)]
     pub lock: Option<StackLock>,
     /// The blob `bundle.json`, which names every file of the lock's flat repository by digest.
     #[serde(default)]
     pub bundle: Option<Digest>,
+}
+
+impl StackSpec {
+    /// Its files, with the one that its container runtime makes.
+    pub fn all_files(&self) -> Vec<FileItem> {
+        self.files.iter().cloned().chain(self.container_runtime.iter().map(ContainerRuntime::file)).collect()
+    }
 }
 
 /// A file the stack owns.
@@ -73,7 +102,7 @@ fn root() -> String {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     Text(String),
-    /// `hostname`, `address`, `agent_address`, `cluster_address`, or `label:NAME`.
+    /// `hostname`, `address`, `agent_address`, `cluster_address`, `node_id`, `rack`, `label:NAME`, or `rail:N`. One that the node lacks is refused.
     Value(String),
     /// A credential by name; a content that starts with `base64:` is decoded. Travels only over the SSH channel.
     Secret(String),

@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 70] = [
+const ROUTES: [(char, &str, &str, Where); 71] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -47,6 +47,7 @@ const ROUTES: [(char, &str, &str, Where); 70] = [
     ('W', "/v1/nodes/{node}/actions/{action}", "node.{action}", NODE),
     ('R', "/v1/nodes/{node}/components", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/console", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/drift", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/events", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/facts", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/gate-runs", "fleet.read", NODE),

@@ -11,6 +11,7 @@ pub mod cautions; // When the database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, and where they were
 pub mod consoles; // What nodes wrote on their serial consoles
+pub mod drift; // How a node compares with its stack
 pub mod enrolments; // Tokens that become certificates of agents
 pub mod events; // The append-only history
 pub mod facts; // What inspection observed

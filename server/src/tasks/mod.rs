@@ -2,6 +2,7 @@
 
 pub mod certificates; // Tells of agents' certificates that are late
 pub mod clock; // Keeps the time the database's
+pub mod drift; // Holds nodes against their stacks, once a day
 pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
 pub mod marks; // Remembers outside the database what was in it
@@ -18,6 +19,7 @@ pub async fn run(app: App, cancel: CancellationToken) {
     let mut tasks = JoinSet::new();
     tasks.spawn(certificates::run(app.clone(), cancel.clone()));
     tasks.spawn(clock::run(app.clone(), cancel.clone()));
+    tasks.spawn(drift::run(app.clone(), cancel.clone()));
     tasks.spawn(leases::run(app.clone(), cancel.clone()));
     tasks.spawn(idempotency::run(app.clone(), cancel.clone()));
     tasks.spawn(seals::run(app.clone(), cancel.clone()));

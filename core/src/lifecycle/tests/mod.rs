@@ -381,7 +381,7 @@ fn an_allowed_wish_is_taken() {
                 || matches!(answer, Decision::Granted(_));
             let on_its_way = matches!(
                 answer,
-                Decision::Start(Step::Remove | Step::Admit | Step::Drain | Step::Inventory | Step::Adopt)
+                Decision::Start(Step::Remove | Step::Admit | Step::Drain | Step::Inventory | Step::Adopt | Step::Drift)
                     | Decision::Cancel(_)
             );
             assert!(taken || on_its_way, "{state} ignores {wish}: {answer:?}");

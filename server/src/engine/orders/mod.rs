@@ -88,7 +88,10 @@ async fn spec(
             live: live(conn, s).await?,
             permit: permit(s)?,
         },
-        Step::Converge | Step::Recheck => JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? },
+        Step::Converge | Step::Recheck => {
+            stack::allow(conn, s).await?;
+            JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
+        }
         Step::Drift => {
             let plan = ConvergePlan { dry_run: true, ..stack::plan(conn, s).await? };
             JobSpec::Converge { login: installed(s)?, plan }

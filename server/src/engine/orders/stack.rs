@@ -4,6 +4,8 @@ use anyhow::{Context, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::clusters::ClusterSpec;
+use muster_core::stacks::language;
+use muster_core::stacks::rules::{self, Subject};
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::Marker;
@@ -11,6 +13,17 @@ use sqlx::PgConnection;
 
 use super::{Sources, boot_url, principal, secret_place};
 use crate::db;
+
+/// Refuses a stack that cannot work on this node: the rules may be newer than its publication, and only now its hardware is known.
+pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<()> {
+    let stack = s.node.stack.as_ref().context("the pool names no stack")?;
+    let seen = db::facts::latest(conn, s.node.id).await?;
+    let subject = Subject { stack, image: s.node.image.as_ref(), facts: seen.as_ref().map(|seen| &seen.facts) };
+    match rules::refusal(subject) {
+        None => Ok(()),
+        Some(why) => bail!("the stack cannot go onto {}: {why}", s.node.name),
+    }
+}
 
 /// The plan a node converges to.
 pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<ConvergePlan> {
@@ -22,7 +35,7 @@ pub(super) async fn plan(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Re
         bail!("the stack was locked against another image than the pool's; lock it again");
     }
     let mut files = Vec::with_capacity(stack.files.len());
-    for item in &stack.files {
+    for item in &stack.all_files() {
         files.push(file(conn, s, item).await?);
     }
     Ok(ConvergePlan {
@@ -61,7 +74,7 @@ async fn file(conn: &mut PgConnection, s: &Sources<'_>, item: &FileItem) -> anyh
     for part in &item.content {
         match part {
             Part::Text(text) => content.extend_from_slice(text.as_bytes()),
-            Part::Value(name) => content.extend_from_slice(value(s, name)?.as_bytes()),
+            Part::Value(name) => content.extend_from_slice(value(conn, s, name).await?.as_bytes()),
             Part::Secret(name) => {
                 secret = true;
                 content.extend(reveal(conn, s, name).await?);
@@ -78,8 +91,23 @@ async fn file(conn: &mut PgConnection, s: &Sources<'_>, item: &FileItem) -> anyh
     })
 }
 
-fn value(s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
-    Ok(match name {
+/// A value of the node. One that it lacks is refused: an empty word in a configuration file means something else than what was meant.
+async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
+    let text = match name {
+        "node_id" => s.node.id.to_string(),
+        "rack" => s
+            .node
+            .rack
+            .clone()
+            .with_context(|| format!("{} is in no rack, which a file of the stack names", s.node.name))?,
+        rail if rail.starts_with("rail:") => {
+            let seen = db::facts::latest(conn, s.node.id).await?.context("the node was never inspected")?;
+            let found = rail
+                .strip_prefix("rail:")
+                .and_then(|number| number.parse().ok())
+                .and_then(|number| language::rail(&seen.facts, number));
+            found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?.to_owned()
+        }
         "hostname" => s.node.name.clone(),
         "address" => s.wiring.address.to_string(),
         "agent_address" => s.agent_address.to_string(),
@@ -91,7 +119,11 @@ fn value(s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
             Some(_) => bail!("{} has no label for {other}, which a file of the stack names", s.node.name),
             None => bail!("{other:?} is not a value that a file may name"),
         },
-    })
+    };
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => bail!("{name} of {} is empty or no line, and a file of the stack names it", s.node.name),
+        false => Ok(text),
+    }
 }
 
 async fn reveal(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<Vec<u8>> {

@@ -2,6 +2,7 @@
 
 use muster_api::stacks::StackStatus;
 use muster_core::images::ImageManifest;
+use muster_core::stacks::rules::{self, Finding, Level, Subject};
 use muster_core::stacks::{Part, StackSpec};
 use sqlx::PgConnection;
 
@@ -10,6 +11,15 @@ use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets, fault};
 use crate::http::{blobs, document};
+
+/// A finding of the rules where it stands in the document.
+fn refusal(stack: &StackSpec, finding: &Finding) -> Fault {
+    let pointer = match stack.packages.contains_key(&finding.about) {
+        true => format!("/spec/packages/{}", document::escape(&finding.about)),
+        false => "/spec".to_owned(),
+    };
+    fault(pointer, "incompatible", finding.to_string())
+}
 
 impl Declared for StackSpec {
     const BODY_LIMIT: usize = LARGE_BODY;
@@ -47,7 +57,9 @@ impl Declared for StackSpec {
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
         let image: Option<ImageManifest> = targets.spec("/spec/image")?;
-        let mut faults = Vec::new();
+        let subject = Subject { stack: self, image: image.as_ref(), facts: None };
+        let refused = rules::findings(subject).into_iter().filter(|finding| finding.level == Level::Refused);
+        let mut faults: Vec<Fault> = refused.map(|finding| refusal(self, &finding)).collect();
         if let (Some(lock), Some(image)) = (&self.lock, image)
             && lock.image_digest != image.digest
         {

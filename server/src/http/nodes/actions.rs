@@ -34,7 +34,7 @@ pub struct Asked<'text> {
     pub until: Option<Timestamp>,
 }
 
-/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate.
+/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = NodeAction), responses(
@@ -135,7 +135,8 @@ pub(in crate::http) async fn write_wish(
 fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
     let state: NodeState = node.state.parse().map_err(Error::internal)?;
     // A look at a node in service keeps nobody from taking it out.
-    let looked_at = state == NodeState::InService && node.wish.as_deref() == Some(Wish::Inspect.as_str());
+    let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str()];
+    let looked_at = state == NodeState::InService && node.wish.as_deref().is_some_and(|wish| looks.contains(&wish));
     if let (Some(pending), Some(operation), false) = (&node.wish, node.operation_id, looked_at) {
         let detail = format!("{} was asked to {pending} and has not begun; try again shortly.", node.name);
         return Err(Error::Busy { detail, operation });
@@ -160,6 +161,7 @@ fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             | Wish::Retry
             | Wish::Recover
             | Wish::Reinstate
+            | Wish::CheckDrift
     );
     match node.protected && !harmless {
         true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),

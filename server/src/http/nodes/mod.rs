@@ -4,6 +4,7 @@ pub mod actions;
 mod addresses;
 pub mod adopt; // A machine that runs already
 mod console;
+mod drift; // What differs from its stack
 mod history;
 pub mod parts; // Components, and what replaced them
 pub mod place; // Another name, another rack
@@ -30,6 +31,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(place::move_node))
         .routes(routes!(read::get_node_why))
         .routes(routes!(history::get_node_facts))
+        .routes(routes!(drift::get_node_drift))
         .routes(routes!(history::list_node_gate_runs))
         .routes(routes!(history::list_node_events))
         .routes(routes!(history::get_node_timeline))

@@ -104,6 +104,7 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
             | Wish::Retry
             | Wish::Recover
             | Wish::Reinstate
+            | Wish::CheckDrift
     );
     (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
 }
@@ -130,6 +131,7 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Resume => ("Resume", "Take it back from maintenance and inspect it."),
         Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
         Wish::Reinstate => ("Reinstate", "Back into the fleet, beginning with an inspection."),
+        Wish::CheckDrift => ("Compare", "Hold it against its stack, beside its jobs; nothing is changed."),
         Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
 }

@@ -1,0 +1,214 @@
+//! What one stack has and another has not, and what it costs a node to go from the first to the second. Secrets have no place here: a file's
+//! content is told by what it is made of, and a secret by its name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::{book, glob};
+use super::{FileItem, Part, StackSpec};
+use crate::effects::{self, Effect};
+use crate::values::Digest;
+
+/// What has to happen on a node for a change to hold, from the cheapest to the dearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// It holds at once.
+    None,
+    /// A unit is restarted.
+    ServiceRestart,
+    /// The GPU driver is loaded anew, for which nothing may use a GPU.
+    DriverReload,
+    Reboot,
+    /// The image is another.
+    Reinstall,
+}
+
+impl Class {
+    /// As people read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::ServiceRestart => "service restart",
+            Self::DriverReload => "driver reload",
+            Self::Reboot => "reboot",
+            Self::Reinstall => "reinstall",
+        }
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// `package slurmd`, `file /etc/nccl.conf`, `kernel argument iommu=pt`, as converge names its items.
+    pub item: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+    pub class: Class,
+}
+
+/// Two stacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackDiff {
+    pub before: String,
+    pub after: String,
+    pub before_lock: Option<Digest>,
+    pub after_lock: Option<Digest>,
+    pub differences: Vec<Difference>,
+    /// The dearest of them.
+    pub class: Class,
+    /// What a node pays that goes from one to the other, in the words of every plan.
+    pub effect: Effect,
+}
+
+/// Compares them.
+pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
+    let mut differences = Vec::new();
+    if before.image != after.image {
+        let (old, new) = (Some(before.image.clone()), Some(after.image.clone()));
+        differences.push(Difference { item: "image".into(), before: old, after: new, class: Class::Reinstall });
+    }
+    let (old, new) = (items(before), items(after));
+    for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
+        let (was, is) = (old.get(name), new.get(name));
+        if was != is {
+            let class = class_of(name, [before, after]);
+            differences.push(Difference { item: name.clone(), before: was.cloned(), after: is.cloned(), class });
+        }
+    }
+    differences.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
+    let named = |stack: &StackSpec| format!("{} over {}", stack.version, stack.image);
+    let lock = |stack: &StackSpec| stack.lock.as_ref().map(super::StackLock::digest);
+    StackDiff {
+        before: named(before),
+        after: named(after),
+        before_lock: lock(before),
+        after_lock: lock(after),
+        class: differences.iter().map(|difference| difference.class).max().unwrap_or(Class::None),
+        effect: effects::of_stack(before, after),
+        differences,
+    }
+}
+
+/// Everything a stack says, by the name that converge gives it.
+fn items(stack: &StackSpec) -> BTreeMap<String, String> {
+    let mut items = BTreeMap::new();
+    let mut put = |kind: &str, name: &str, value: String| _ = items.insert(format!("{kind} {name}"), value);
+    for (name, version) in &stack.packages {
+        put("package", name, version.clone());
+    }
+    // The whole closure where there is one: what comes along changes nodes as well.
+    for package in stack.lock.iter().flat_map(|lock| &lock.packages) {
+        put("package", &package.name, package.version.clone());
+    }
+    stack.absent.iter().for_each(|name| put("package", name, "absent".into()));
+    stack.all_files().iter().for_each(|file| put("file", &file.path, file_words(file)));
+    stack.sysctl.iter().for_each(|(key, value)| put("sysctl", key, value.clone()));
+    stack.modules_load.iter().for_each(|name| put("module", name, "loaded".into()));
+    stack.modules_blacklist.iter().for_each(|name| put("blacklisted module", name, "not loaded".into()));
+    stack.kernel_args.iter().for_each(|argument| put("kernel argument", argument, argument.clone()));
+    for limit in &stack.limits {
+        put("limit", &format!("{} {} {}", limit.domain, limit.kind, limit.item), limit.value.clone());
+    }
+    for service in &stack.services {
+        let word = |yes, word: &'static str, other: &'static str| if yes { word } else { other };
+        let (enabled, running) =
+            (word(service.enabled, "enabled", "disabled"), word(service.running, "active", "inactive"));
+        put("service", &service.name, format!("{enabled}, {running}"));
+    }
+    stack.beside.iter().for_each(|(name, version)| put("beside", name, version.clone()));
+    for item in &stack.firmware {
+        let of = item.product.as_deref().map(|product| format!(" of {product}")).unwrap_or_default();
+        put("firmware", &format!("{}{of}", item.component), item.version.clone());
+    }
+    items
+}
+
+/// Mode, owner and a digest of what it is made of; values and secrets by name.
+fn file_words(file: &FileItem) -> String {
+    let made = serde_json::to_vec(&file.content).expect("parts hold only strings");
+    let named = file.content.iter().filter_map(|part| match part {
+        Part::Text(_) => None,
+        Part::Value(name) => Some(format!(" {{{name}}}")),
+        Part::Secret(name) => Some(format!(" {{secret {name}}}")),
+    });
+    let hex = Digest::of(&made).hex();
+    format!("{} {}:{} {}{}", file.mode, file.owner, file.group, &hex[..12], named.collect::<String>())
+}
+
+/// What a change of this item costs.
+pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
+    let restarts = |path: &str| {
+        let services = stacks.iter().flat_map(|stack| &stack.services);
+        services.flat_map(|service| &service.restart_on).any(|on| on == path)
+    };
+    match item.split_once(' ') {
+        Some(("kernel" | "blacklisted", _)) => Class::Reboot,
+        Some(("service", _)) => Class::ServiceRestart,
+        Some(("file", path)) if path.starts_with("/etc/modprobe.d/") => Class::DriverReload,
+        Some(("file", path)) if restarts(path) => Class::ServiceRestart,
+        Some(("package", name)) => package_class(name),
+        _ => Class::None,
+    }
+}
+
+fn package_class(name: &str) -> Class {
+    let classes = &book().classes;
+    let among = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern, name));
+    match name {
+        _ if among(&classes.reboot) => Class::Reboot,
+        _ if among(&classes.driver) => Class::DriverReload,
+        _ if among(&classes.service) => Class::ServiceRestart,
+        _ => Class::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stack(change: serde_json::Value) -> StackSpec {
+        let mut stack = json!({ "version": "1", "image": "debian-12" });
+        for (member, value) in change.as_object().expect("members") {
+            stack[member] = value.clone();
+        }
+        serde_json::from_value(stack).expect("a stack")
+    }
+
+    #[test]
+    fn what_came_went_and_moved_is_told_with_its_price() {
+        let before = stack(json!({
+            "packages": { "slurmd": "22.05.8-4", "runc": "1.1.5-1" }, "kernel_args": ["quiet"],
+            "files": [{ "path": "/etc/a", "mode": "0644", "content": [{ "text": "one" }] }],
+        }));
+        let after = stack(json!({
+            "version": "2", "packages": { "slurmd": "23.11.4-1", "chrony": "4.3-2" }, "sysctl": { "vm.swappiness": "1" },
+            "files": [{ "path": "/etc/a", "mode": "0644", "content": [{ "secret": "munge-key" }] }],
+            "services": [{ "name": "a", "enabled": true, "running": true, "restart_on": ["/etc/a"] }],
+        }));
+        let told = diff(&before, &after);
+        let lines: Vec<String> = told
+            .differences
+            .iter()
+            .map(|one| format!("{:?} {} {:?} {:?}", one.class, one.item, one.before, one.after))
+            .collect();
+        assert_eq!(lines[0], r#"Reboot kernel argument quiet Some("quiet") None"#);
+        assert!(
+            lines.contains(&r#"ServiceRestart package slurmd Some("22.05.8-4") Some("23.11.4-1")"#.to_owned()),
+            "{lines:#?}"
+        );
+        assert!(lines.contains(&r#"None package chrony None Some("4.3-2")"#.to_owned()), "{lines:#?}");
+        assert!(
+            lines
+                .iter()
+                .any(|line| line.starts_with("ServiceRestart file /etc/a") && line.contains("{secret munge-key}"))
+        );
+        assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
+        assert_eq!(diff(&before, &before).differences, []);
+        assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+    }
+}

@@ -1,0 +1,201 @@
+//! Stacks: refused where they cannot work, compared with the nodes that have them, and silent about their secrets.
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+use crate::support::fleet;
+use crate::support::postgres::Backup;
+use crate::support::server::Server;
+
+/// A tuple that no machine can run: Fabric Manager of another version than the driver.
+fn wrong_tuple() -> Value {
+    let mut stack = fleet::stack();
+    stack["spec"]["packages"] = json!({ "nvidia-open": "580.126.20-1", "nvidia-fabricmanager": "580.95.05-1" });
+    stack["spec"]["selector"] = json!({ "gpu": "hopper" });
+    stack
+}
+
+#[tokio::test]
+async fn a_wrong_tuple_is_not_published_and_says_why() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    let refused = admin.put("/v1/stacks/wrong", &wrong_tuple()).await;
+    assert_eq!(refused.problem(), (422, "unprocessable", "/spec/packages/nvidia-fabricmanager"));
+    for word in ["R3", "nvidia-fabricmanager 580.95.05-1", "nvidia-open 580.126.20-1", "gpu-operator#544"] {
+        assert!(refused.text.contains(word), "{word}: {}", refused.text);
+    }
+    assert_eq!(admin.get("/v1/stacks/wrong").await.status, 404);
+    // A plan of it says the same, and writes nothing.
+    let wrong = wrong_tuple();
+    let body = json!({ "objects": [{ "kind": "stack", "name": "wrong", "spec": wrong["spec"] }] });
+    let plan = admin.post("/v1/plan", &body).await.expect(200);
+    assert!(plan.text.contains("\"incompatible\"") && plan.text.contains("R3"), "{}", plan.text);
+    let mut right = wrong_tuple();
+    right["spec"]["packages"]["nvidia-fabricmanager"] = json!("580.126.20-1");
+    admin.put("/v1/stacks/right", &right).await.expect(201);
+    // What no node would take, and values that no node has.
+    let mut odd = fleet::stack();
+    odd["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "hostnam" }] }]);
+    let refused = admin.put("/v1/stacks/odd", &odd).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text.contains("no value of a node"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_stack_for_other_hardware_is_refused_when_the_nodes_plan_is_made() {
+    let mut world = World::declare(1, |path, mut body| {
+        if path == "/v1/stacks/base" {
+            body["spec"]["selector"] = json!({ "gpu": "hopper" });
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "failed");
+    let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
+    let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
+    assert!(events.contains("the stack is for hopper GPUs, and the node has none"), "{why} {events}");
+    assert!(!world.history("n1").await.contains(&"step.succeeded converge".to_owned()));
+}
+
+#[tokio::test]
+async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
+    for (value, says) in [("label:zone", "has no label for label:zone"), ("rail:7", "has no rail:7")] {
+        let mut world = World::declare(1, |path, mut body| {
+            if path == "/v1/stacks/base" {
+                body["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": value }] }]);
+            }
+            body
+        })
+        .await;
+        world.settle().await;
+        world.claim("n1").await.expect(201);
+        world.settle().await;
+        let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
+        assert!(world.state("n1").await == "failed" && events.contains(says), "{events}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_in_service_is_held_against_its_stack_on_demand() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    assert_eq!(world.admin.get("/v1/nodes/n1/drift").await.status, 404, "nobody has looked");
+    assert_eq!(world.ask("n1", "check-drift").await.problem().0, 409, "there is nothing to compare yet");
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let installed = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
+    assert_eq!((installed["items"].clone(), installed["current"].clone()), (json!([]), json!(true)));
+
+    // Also where it is protected: a look disturbs nobody. And again, for drift comes at any time.
+    world.protect("n1", true).await;
+    for _ in 0..2 {
+        let asked = world.ask("n1", "check-drift").await.expect(202);
+        world.settle().await;
+        assert_eq!(world.operation(&asked).await, "succeeded");
+    }
+    let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
+    assert_eq!(drift["items"], json!([{ "item": "package chrony", "found": null, "wanted": null, "class": "none" }]));
+    assert_eq!((drift["node"].as_str(), drift["stack"].as_str()), (Some("n1"), Some("base")));
+    assert_eq!(world.state("n1").await, "in_service");
+    let log = world.machine("n1", |machine| machine.log.len());
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.machine("n1", |machine| machine.log.len()), log, "no power, no reboot, no image");
+
+    // Another lock is wanted by now: what was seen says nothing of that one.
+    let draft = json!({ "spec": {
+        "version": "2", "image": "debian-12", "packages": {}, "bundle": fleet::digest("bundle"),
+        "lock": { "image_digest": fleet::digest("image"), "arch": "amd64", "packages": [{
+            "name": "chrony", "version": "4.3-2", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"), "filename": "chrony.deb" }] },
+    }});
+    world.admin.put("/v1/stacks/base", &draft).await.expect(200);
+    assert_eq!(world.admin.get("/v1/nodes/n1/drift").await.expect(200).body["current"], false);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn every_node_in_service_is_looked_at_once_a_day() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    let app = world.server.app.clone();
+    let from = muster_core::ids::NodeId(uuid::Uuid::nil());
+    let looks =
+        async |world: &World| world.history("n1").await.iter().filter(|line| *line == "step.succeeded drift").count();
+    muster_server::tasks::drift::round(&app, from).await.unwrap();
+    world.settle().await;
+    assert_eq!(looks(&world).await, 0, "its installation was a look");
+    for day in 1..=2 {
+        world.advance(25 * 3600);
+        for _ in 0..2 {
+            muster_server::tasks::drift::round(&app, from).await.unwrap();
+            world.settle().await;
+        }
+        assert_eq!(looks(&world).await, day, "once a day, however often the round comes");
+    }
+    assert!(!world.history("n2").await.contains(&"step.queued drift".to_owned()), "only what is in service");
+    assert_eq!(world.state("n1").await, "in_service");
+}
+
+#[tokio::test]
+async fn a_stacks_secret_is_in_nothing_that_is_kept_or_shown() {
+    const SECRET: &str = "canary-munge-key-of-a-stack";
+    let server = Server::start().await;
+    let credential = json!({ "spec": { "purpose": "stack", "secret": SECRET } });
+    server.admin().await.put("/v1/credentials/munge-key", &credential).await.expect(201);
+    let mut world = World::on(server, 1, |path, mut body| {
+        if path == "/v1/stacks/base" {
+            let content = json!([{ "text": "key=" }, { "secret": "munge-key" }]);
+            body["spec"]["files"] = json!([{ "path": "/etc/munge/munge.key", "mode": "0400", "content": content }]);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    let job = world.until_leased("n1", "converge").await;
+    let order = serde_json::to_string(&job).unwrap();
+    let sent = base64::engine::general_purpose::STANDARD.encode(format!("key={SECRET}"));
+    assert!(order.contains(&sent), "the order to the agent is the one place that has it, or nothing was searched for");
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    let mut shown = vec![(
+        "the database".to_owned(),
+        String::from_utf8_lossy(Backup::of(&world.server.app.pool).bytes()).into_owned(),
+    )];
+    for path in [
+        "/v1/stacks/base",
+        "/v1/stacks",
+        "/v1/nodes/n1",
+        "/v1/nodes/n1/drift",
+        "/v1/nodes/n1/events",
+        "/v1/nodes/n1/timeline",
+        "/v1/nodes/n1/gate-runs",
+        "/v1/operations",
+        "/v1/events",
+        "/v1/credentials/munge-key",
+        "/nodes/n1",
+    ] {
+        shown.push((path.to_owned(), world.admin.get(path).await.text));
+    }
+    let stack: muster_core::stacks::StackSpec =
+        serde_json::from_value(world.admin.get("/v1/stacks/base").await.expect(200).body["spec"].clone()).unwrap();
+    let other = muster_core::stacks::StackSpec { files: Vec::new(), ..stack.clone() };
+    let diff = muster_core::stacks::diff::diff(&other, &stack);
+    assert!(format!("{diff:?}").contains("{secret munge-key}"), "it is told by its name");
+    shown.push(("the diff".into(), format!("{diff:?}{}", serde_json::to_string(&diff).unwrap())));
+    let plain = base64::engine::general_purpose::STANDARD_NO_PAD.encode(SECRET);
+    for (place, text) in shown {
+        for form in [SECRET, &sent, &plain[..plain.len() - 1], &hex::encode(SECRET)] {
+            assert!(!text.contains(form), "the secret is in {place}");
+        }
+    }
+}
