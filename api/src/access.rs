@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 48] = [
+pub const VERBS: [(&str, &str); 49] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -75,6 +75,7 @@ pub const VERBS: [(&str, &str); 48] = [
     ("claim.release", "ou"),
     ("operation.cancel", "ou"),
     ("approval.decide", "o"),
+    ("waiver.create", "o"),
     ("caution.confirm", ""),
     ("blob.write", "u"),
     ("agent.enrol", ""),

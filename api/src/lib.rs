@@ -29,4 +29,5 @@ pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks
 pub mod suites; // Ordered gates
 pub mod tokens; // Tokens of machines
+pub mod waivers; // Gates that count as passed all the same
 pub mod webhooks; // Events told to somebody else's server

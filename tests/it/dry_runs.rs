@@ -58,6 +58,13 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
         write("undo_release", "/v1/claims/c2/undo", json!({}), 409),
         write("grant_approval", format!("/v1/approvals/{approval}/approve"), json!({}), 403),
         write("deny_approval", format!("/v1/approvals/{approval}/deny"), json!({}), 200),
+        write(
+            "create_waiver",
+            "/v1/waivers",
+            json!({ "node": "n1", "gate": "a", "reason": "b", "until": "2020-01-01T00:00:00Z" }),
+            422,
+        ),
+        write("end_waiver", format!("/v1/waivers/{}", Uuid::nil()), Value::Null, 404),
         write("cancel_operation", format!("/v1/operations/{operation}/cancel"), json!({}), 202),
         write(
             "report_alerts",

@@ -78,6 +78,7 @@ async fn every_example_is_accepted() {
     admin.post("/v1/plan", &example("/v1/plan", "post")).await.expect(200);
     admin.post("/v1/claims", &example("/v1/claims", "post")).await.expect(201);
     admin.post("/v1/tokens", &example("/v1/tokens", "post")).await.expect(201);
+    admin.post("/v1/waivers", &example("/v1/waivers", "post")).await.expect(201);
     admin.post("/v1/sites/lab/agents", &example("/v1/sites/{site}/agents", "post")).await.expect(201);
 }
 

@@ -27,6 +27,7 @@ use crate::operations::{Operation, OperationLog};
 use crate::plans::{MakePlan, Plan};
 use crate::stacks::NodeDrift;
 use crate::tokens::{CreateToken, CreatedToken, Token};
+use crate::waivers::{CreateWaiver, Waiver};
 
 /// How long one long poll lasts.
 const POLL: Duration = Duration::from_secs(30);
@@ -239,6 +240,22 @@ impl Client {
     /// 403 to whoever asked, 409 when it is decided; see [`ClientError`].
     pub async fn decide_approval(&self, id: Uuid, word: &str) -> Result<Approval, ClientError> {
         self.fetch(self.request(Method::POST, &["approvals", &id.to_string(), word])).await
+    }
+
+    /// Asks to let a gate count as passed; a second person agrees to it.
+    ///
+    /// # Errors
+    /// 404 when there is no such place, 422 without a reason or an end; see [`ClientError`].
+    pub async fn create_waiver(&self, request: &CreateWaiver) -> Result<Waiver, ClientError> {
+        self.fetch(self.request(Method::POST, &["waivers"]).json(request)).await
+    }
+
+    /// Ends a waiver before its time.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn end_waiver(&self, id: Uuid) -> Result<Waiver, ClientError> {
+        self.fetch(self.request(Method::DELETE, &["waivers", &id.to_string()])).await
     }
 
     /// An operation as it stands.

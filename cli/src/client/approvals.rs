@@ -1,6 +1,7 @@
 //! `muster approval`.
 
 use clap::Subcommand;
+use muster_api::approvals::Approval;
 use uuid::Uuid;
 
 use super::session::Session;
@@ -18,11 +19,25 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
     match verb {
         ApprovalVerb::Approve { id } => {
             let approval = session.client.decide_approval(id, "approve").await?;
-            session.output.print_lines(&approval, || vec![format!("{} is released", approval.node)])
+            session.output.print_lines(&approval, || vec![approved(&approval)])
         }
         ApprovalVerb::Deny { id } => {
             let approval = session.client.decide_approval(id, "deny").await?;
-            session.output.print_lines(&approval, || vec![format!("{} is kept", approval.node)])
+            session.output.print_lines(&approval, || vec![denied(&approval)])
         }
+    }
+}
+
+fn approved(approval: &Approval) -> String {
+    match (&approval.waiver, &approval.node) {
+        (None, Some(node)) => format!("{node} is released"),
+        _ => format!("agreed: {}", approval.because),
+    }
+}
+
+fn denied(approval: &Approval) -> String {
+    match (&approval.waiver, &approval.node) {
+        (None, Some(node)) => format!("{node} is kept"),
+        _ => "turned down".to_owned(),
     }
 }

@@ -31,7 +31,15 @@ fn lines(run: &GateRun) -> Vec<String> {
     let mut lines = vec![format!("{} {} at {}", run.suite, run.verdict, run.finished_at)];
     for result in &run.results {
         let took = duration(i64::try_from(result.duration_ms).unwrap_or(i64::MAX));
-        lines.push(format!("  {:<8} {:<28} {took:>10}  {}", result.verdict.as_str(), result.gate, result.reason));
+        // The verdict stays what it was, and is told beside the waiver that counts in its place.
+        let (word, waived) = match &result.waived {
+            None => (result.verdict.as_str(), String::new()),
+            Some(waived) => {
+                let until = waived.until.strftime("%F %H:%M UTC");
+                ("waived", format!("{}, waived until {until}: {}; ", result.verdict.as_str(), waived.reason))
+            }
+        };
+        lines.push(format!("  {word:<8} {:<28} {took:>10}  {waived}{}", result.gate, result.reason));
     }
     lines
 }

@@ -6,14 +6,14 @@ use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
     agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations, parts,
-    tokens, uploads, webhooks,
+    tokens, uploads, waivers, webhooks,
 };
 use crate::{gates, stack};
 
 /// The nouns and verbs as `--help` lists them, by what somebody wants to do.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
-    ("What happens", &["operation", "event", "gate_run", "component", "approval", "caution", "audit"]),
+    ("What happens", &["operation", "event", "gate_run", "waiver", "component", "approval", "caution", "audit"]),
     (
         "Declared",
         &[
@@ -78,6 +78,7 @@ fn own(command: Command) -> Command {
         "operation" => operations::OperationVerb::augment_subcommands,
         "token" => tokens::TokenVerb::augment_subcommands,
         "approval" => approvals::ApprovalVerb::augment_subcommands,
+        "waiver" => waivers::WaiverVerb::augment_subcommands,
         "webhook" => webhooks::WebhookVerb::augment_subcommands,
         "stack" => stack::StackVerb::augment_subcommands,
         _ => return command,

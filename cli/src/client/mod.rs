@@ -25,6 +25,7 @@ mod progress; // Waiting for operations, visibly
 pub(crate) mod session; // What every verb takes, and works with
 mod tokens; // muster token
 mod uploads; // muster blob
+mod waivers; // muster waiver
 mod webhooks; // muster webhook
 
 use clap::{ArgMatches, FromArgMatches as _};
@@ -81,6 +82,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
         "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
+        "waiver" => waivers::run(session, waivers::WaiverVerb::from_arg_matches(matches)?).await,
         "webhook" => webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await,
         "event" => events::run(session, events::EventVerb::from_arg_matches(matches)?).await,
         "gate_run" => gate_runs::run(session, gate_runs::GateRunVerb::from_arg_matches(matches)?).await,

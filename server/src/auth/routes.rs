@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 71] = [
+const ROUTES: [(char, &str, &str, Where); 74] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -67,6 +67,10 @@ const ROUTES: [(char, &str, &str, Where); 71] = [
     ('W', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens/{token}", "token.create", Somewhere),
     ('R', "/v1/audit", "audit.read", Everywhere),
+    ('R', "/v1/waivers", "fleet.read", Everywhere),
+    // At the node, rack or pool that it is for.
+    ('W', "/v1/waivers", "waiver.create", Somewhere),
+    ('W', "/v1/waivers/{waiver}", "waiver.create", At("waiver", "waiver")),
     ('R', "/v1/webhooks", "webhook.read", Everywhere),
     ('R', "/v1/webhooks/{name}", "webhook.read", Everywhere),
     ('R', "/v1/webhooks/{name}/deliveries", "webhook.read", Everywhere),

@@ -24,8 +24,8 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
     let id = Uuid::parse_str(key).ok();
     let row = match kind {
         "node" => node(conn, Some(key), id).await?,
-        "claim" | "operation" | "approval" | "job" => match node_of(conn, kind, key, id).await? {
-            None => None,
+        "claim" | "operation" | "approval" | "waiver" | "job" => match node_of(conn, kind, key, id).await? {
+            None => waived(conn, kind, id).await?,
             // What is of no node lies nowhere.
             Some((None, pool)) => Some(PlaceRow { site: None, rack: None, pool, labels: Json::default() }),
             Some((node, pool)) => node_with(conn, node, pool).await?,
@@ -55,7 +55,26 @@ async fn node_with(conn: &mut PgConnection, id: Option<Uuid>, pool: Option<Strin
     Ok(row.map(|row| PlaceRow { pool: pool.or(row.pool), ..row }))
 }
 
-/// The node of a claim, an operation, an approval or a job, and the pool of the claim.
+/// What a waiver is for, by its own id or its approval's: a node, a rack or a pool.
+async fn waived(conn: &mut PgConnection, kind: &str, id: Option<Uuid>) -> Result<Option<PlaceRow>, Error> {
+    let found = sqlx::query!(
+        r#"SELECT CASE WHEN w.rack_id IS NOT NULL THEN 'rack' WHEN w.pool_id IS NOT NULL THEN 'pool' ELSE 'node' END AS "kind!",
+                  coalesce(w.node_id, w.rack_id, w.pool_id) AS "id!"
+           FROM waivers w LEFT JOIN approvals a ON a.waiver_id = w.id
+           WHERE ($1 = 'waiver' AND w.id = $2) OR ($1 = 'approval' AND a.id = $2)"#,
+        kind,
+        id,
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    match found {
+        None => Ok(None),
+        Some(of) if of.kind == "node" => node(conn, None, Some(of.id)).await,
+        Some(of) => declared(conn, &of.kind, "", Some(of.id)).await,
+    }
+}
+
+/// The node of a claim, an operation, a release's approval or a job, and the pool of the claim.
 async fn node_of(
     conn: &mut PgConnection,
     kind: &str,

@@ -6,15 +6,18 @@ use muster_core::ids::{ClaimId, OperationId};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::waivers::NewWaiver;
 use crate::error::Error;
 
-/// A release that waits for a second person, or waited.
+/// A release or a waiver that waits for a second person, or waited.
 #[derive(Clone, Debug)]
 pub struct ApprovalRow {
     pub id: Uuid,
-    pub claim: ClaimId,
-    pub claim_name: String,
-    pub node_name: String,
+    /// Of a release.
+    pub claim_name: Option<String>,
+    /// Of a release, or of a waiver for one node.
+    pub node_name: Option<String>,
+    pub waiver: Option<Uuid>,
     pub because: String,
     pub requested_by: String,
     pub person: String,
@@ -63,14 +66,47 @@ pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<U
     .await?)
 }
 
-/// The claim a request is about.
+/// Asks for a second person for a waiver; the request's id. It waits as long as the waiver would hold.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_claim(conn: &mut PgConnection, id: Uuid) -> Result<Option<ClaimId>, Error> {
-    Ok(sqlx::query_scalar!(r#"SELECT claim_id AS "claim: ClaimId" FROM approvals WHERE id = $1"#, id)
-        .fetch_optional(conn)
-        .await?)
+pub async fn ask_for_waiver(conn: &mut PgConnection, waiver: &NewWaiver<'_>, because: &str) -> Result<Uuid, Error> {
+    let id = Uuid::now_v7();
+    sqlx::query!(
+        "INSERT INTO approvals (id, waiver_id, because, requested_by, person, requested_at, expires_at, state)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open')",
+        id,
+        waiver.id,
+        because,
+        waiver.requested_by,
+        waiver.person,
+        waiver.now.to_sqlx() as _,
+        waiver.until.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(id)
+}
+
+/// What a request is about: a claim, or a waiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    pub claim: Option<ClaimId>,
+    pub waiver: Option<Uuid>,
+}
+
+/// What a request is about.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Subject>, Error> {
+    Ok(sqlx::query_as!(
+        Subject,
+        r#"SELECT claim_id AS "claim: ClaimId", waiver_id AS waiver FROM approvals WHERE id = $1"#,
+        id
+    )
+    .fetch_optional(conn)
+    .await?)
 }
 
 /// One request, locked; after its claim's node, as everybody locks them.
@@ -80,9 +116,11 @@ pub async fn find_claim(conn: &mut PgConnection, id: Uuid) -> Result<Option<Clai
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, a.claim_id AS "claim: ClaimId", c.name AS claim_name, n.name AS node_name, a.because, a.requested_by, a.person,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.because, a.requested_by, a.person,
                   a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
-           FROM approvals a JOIN claims c ON c.id = a.claim_id JOIN nodes n ON n.id = c.node_id WHERE a.id = $1 FOR UPDATE OF a"#,
+           FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
+                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id)
+           WHERE a.id = $1 FOR UPDATE OF a"#,
         id,
     )
     .fetch_optional(conn)
@@ -100,10 +138,11 @@ pub async fn list_open(
 ) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, a.claim_id AS "claim: ClaimId", c.name AS claim_name, n.name AS node_name, a.because, a.requested_by, a.person,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.because, a.requested_by, a.person,
                   a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
-           FROM approvals a JOIN claims c ON c.id = a.claim_id JOIN nodes n ON n.id = c.node_id
-           WHERE a.state = 'open' AND a.expires_at > $1 AND c.state = 'bound' AND ($2::uuid[] IS NULL OR c.node_id = ANY ($2))
+           FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
+                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id)
+           WHERE a.state = 'open' AND a.expires_at > $1 AND (c.state = 'bound' OR w.state = 'asked') AND ($2::uuid[] IS NULL OR n.id = ANY ($2))
            ORDER BY a.requested_at, a.id LIMIT 1000"#,
         now.to_sqlx() as _,
         nodes,
@@ -112,7 +151,7 @@ pub async fn list_open(
     .await?)
 }
 
-/// Writes a decision down; an approved one with the release it began.
+/// Writes a decision down; `approved`, with the release it began where it is one, or `denied`.
 ///
 /// # Errors
 /// When the database fails.
@@ -120,17 +159,16 @@ pub async fn decide(
     conn: &mut PgConnection,
     id: Uuid,
     by: &str,
-    operation: Option<OperationId>,
+    (state, operation): (&str, Option<OperationId>),
     now: Timestamp,
 ) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE approvals SET state = CASE WHEN $3::uuid IS NULL THEN 'denied' ELSE 'approved' END, decided_by = $2, operation_id = $3,
-                decided_at = $4
-         WHERE id = $1",
+        "UPDATE approvals SET state = $5, decided_by = $2, operation_id = $3, decided_at = $4 WHERE id = $1",
         id,
         by,
         operation as Option<OperationId>,
         now.to_sqlx() as _,
+        state,
     )
     .execute(conn)
     .await?;

@@ -34,6 +34,7 @@ pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions
+pub mod waivers; // Gates that count as passed all the same
 pub mod webhooks; // How far each webhook is, and what was tried
 
 /// Whether the database answers.

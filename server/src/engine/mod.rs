@@ -6,6 +6,7 @@ pub mod orders; // Builds what an agent is told, when it leases a job
 pub mod outcomes; // Applies what an agent reports
 pub mod permits; // Decides whether a permit may be redeemed
 mod turn; // One node's turn, in one transaction
+mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits
 
 use std::time::Duration;

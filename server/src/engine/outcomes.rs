@@ -10,6 +10,7 @@ use muster_core::wire::node::Failure;
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::waivers;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
@@ -61,7 +62,7 @@ pub async fn apply(
         let because = format!("A node says so of {}: {}.", current.node, short(&failure.message));
         super::caution::notice(conn, &because, now).await?;
     }
-    let outcome = settled(conn, &current, &report.outcome).await?;
+    let outcome = settled(conn, &current, &report.outcome, now).await?;
     let (ending, kind, told) = match &outcome {
         Outcome::Succeeded { result } => (Ending::Succeeded(result), "step.succeeded", "done".to_owned()),
         Outcome::Failed { failure } => (Ending::Failed(failure), "step.failed", failure.message.clone()),
@@ -79,7 +80,12 @@ pub async fn apply(
 }
 
 /// The outcome as it counts: a wipe is done when every disk it was permitted for was read back, and an error text has an end.
-async fn settled(conn: &mut PgConnection, job: &CurrentJob, outcome: &Outcome) -> Result<Outcome, Error> {
+async fn settled(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<Outcome, Error> {
     let failed = |code: &str, message: String, retryable| Outcome::Failed {
         failure: Failure { code: code.chars().take(60).collect(), message, retryable },
     };
@@ -91,6 +97,11 @@ async fn settled(conn: &mut PgConnection, job: &CurrentJob, outcome: &Outcome) -
                 true => Ok(outcome.clone()),
                 false => Ok(failed("wipe_incomplete", format!("no block was read back of {}", left.join(", ")), false)),
             }
+        }
+        (Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } }, _) => {
+            let (mut results, fingerprint) = (results.clone(), *fingerprint);
+            waivers::stamp(conn, job.node, &mut results, now).await?;
+            Ok(Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } })
         }
         (Outcome::Failed { failure }, _) => {
             Ok(failed(&failure.code, failure.message.chars().take(LONGEST_MESSAGE).collect(), failure.retryable))
@@ -163,6 +174,7 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             let by = Judged { suite: &suite, profile: profile.as_ref(), wanted: &wanted, now };
             let name = format!("{} {}", suite.name, suite.version);
             let run = (name.as_str(), judge(&by, results).as_str(), fingerprint.to_string());
+            waivers::tell(conn, job, (&suite, profile.as_ref()), results, now).await?;
             db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
             Ok(())
         }

@@ -1,13 +1,13 @@
-//! A second person for what one person may not do alone: releases beyond the hourly limit.
+//! A second person for what one person may not do alone: releases beyond the hourly limit, and waivers of gates.
 
 use axum::extract::State;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use muster_api::approvals::{Approval, ApprovalState};
 use muster_api::object::Page;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
-use muster_core::ids::ObjectId;
+use muster_core::ids::{ClaimId, ObjectId};
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
@@ -18,6 +18,7 @@ use super::answer::Answer;
 use super::claims::release;
 use super::extract::Path;
 use super::idempotency::IdempotencyKey;
+use super::waivers;
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
@@ -56,7 +57,7 @@ async fn list_approvals(State(app): State<App>, actor: Actor) -> Result<Answer, 
 /// Agrees to what another person asked for, and begins it.
 #[utoipa::path(post, path = "/v1/approvals/{approval}/approve", tag = "approvals",
     params(("approval", description = "Id"), ("Idempotency-Key" = Option<String>, Header)), responses(
-    (status = 200, description = "It has begun", body = Approval),
+    (status = 200, description = "It has begun, or counts from now on", body = Approval),
     (status = 403, description = "Asked for by the same person", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "It is decided, or too old", body = Problem, content_type = "application/problem+json"),
 ))]
@@ -103,32 +104,81 @@ pub async fn decide(
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("approval {id}"));
-    let now = app.clock.now();
     writing::once(app, actor, idempotency, &(), async |conn| {
-        let claim = db::approvals::find_claim(conn, id).await?.ok_or_else(missing)?;
-        let (node, claim) = release::locked(conn, &claim.to_string()).await?;
-        let row = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
-        if row.state != "open" || row.expires_at <= now {
-            return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
+        let subject = db::approvals::find_subject(conn, id).await?.ok_or_else(missing)?;
+        match (subject.claim, subject.waiver) {
+            (Some(claim), _) => decide_release(conn, app, actor, (id, claim), decision).await?,
+            (None, Some(waiver)) => decide_waiver(conn, app, actor, (id, waiver), decision).await?,
+            (None, None) => return Err(missing()),
         }
-        if decision == Decision::Approve && actor.person == row.person {
-            return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
-        }
-        let (operation, kind, word) = match decision {
-            Decision::Approve => {
-                let begun = release::approved(conn, app, (actor, &row.requested_by), &node, &claim).await?;
-                (Some(begun), "approval.approved", "agreed to")
-            }
-            Decision::Deny => (None, "approval.denied", "turned down"),
-        };
-        db::approvals::decide(conn, id, &actor.name, operation, now).await?;
-        let told =
-            format!("{} {word} the release of {} that {} asked for", actor.name, row.node_name, row.requested_by);
-        db::events::insert(conn, event(app, actor, (kind, told), &claim)).await?;
         let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
         Answer::ok(&object(decided)?).map(Effect::Done)
     })
     .await
+}
+
+/// The request, locked, if this one may decide so.
+async fn open(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    id: Uuid,
+    decision: Decision,
+    now: Timestamp,
+) -> Result<ApprovalRow, Error> {
+    let row = db::approvals::lock(conn, id).await?.ok_or_else(|| Error::NotFound(format!("approval {id}")))?;
+    if row.state != "open" || row.expires_at <= now {
+        return Err(Error::conflict("decided", "It was decided, or waited too long; look again."));
+    }
+    if decision == Decision::Approve && actor.person == row.person {
+        return Err(Error::Forbidden(format!("{} asked for this; somebody else must agree.", row.requested_by)));
+    }
+    Ok(row)
+}
+
+async fn decide_release(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    (id, claim): (Uuid, ClaimId),
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let (node, claim) = release::locked(conn, &claim.to_string()).await?;
+    let row = open(conn, actor, id, decision, now).await?;
+    let (ended, kind, word) = match decision {
+        Decision::Approve => {
+            let begun = release::approved(conn, app, (actor, &row.requested_by), &node, &claim).await?;
+            (("approved", Some(begun)), "approval.approved", "agreed to")
+        }
+        Decision::Deny => (("denied", None), "approval.denied", "turned down"),
+    };
+    db::approvals::decide(conn, id, &actor.name, ended, now).await?;
+    let told = format!("{} {word} the release of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
+    db::events::insert(conn, event(app, actor, (kind, told), &claim)).await
+}
+
+async fn decide_waiver(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    (id, waiver): (Uuid, Uuid),
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let missing = || Error::NotFound(format!("waiver {waiver}"));
+    let asked = db::waivers::lock(conn, waiver).await?.ok_or_else(missing)?;
+    open(conn, actor, id, decision, now).await?;
+    if asked.state != "asked" {
+        return Err(Error::conflict("decided", "The waiver was ended meanwhile; look again."));
+    }
+    let (state, by, kind, word) = match decision {
+        Decision::Approve => ("approved", Some(&*actor.name), "waiver.agreed", "agreed to"),
+        Decision::Deny => ("denied", None, "waiver.denied", "turned down"),
+    };
+    db::approvals::decide(conn, id, &actor.name, (state, None), now).await?;
+    db::waivers::decide(conn, waiver, by, now).await?;
+    let told = format!("{} {word} {} that {} asked for", actor.name, waivers::told(&asked), asked.requested_by);
+    db::events::insert(conn, waivers::event(app, actor, kind, &asked, told)).await
 }
 
 /// Asks for a second person where a release is beyond what this one, or the pool, may do in an hour; the request. The caller holds the
@@ -216,6 +266,7 @@ fn object(row: ApprovalRow) -> Result<Approval, Error> {
         id: row.id,
         claim: row.claim_name,
         node: row.node_name,
+        waiver: row.waiver,
         because: row.because,
         requested_by: row.requested_by,
         requested_at: row.requested_at,

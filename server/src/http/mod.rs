@@ -29,6 +29,7 @@ pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod tokens; // Tokens of machines
 pub mod waiting; // Long polls
+pub mod waivers; // Gates that count as passed all the same
 pub mod webhooks; // What webhooks were sent
 pub mod writing; // One transaction per request, once per key
 
@@ -98,6 +99,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(agents::router())
         .merge(alerts::router())
         .merge(approvals::router())
+        .merge(waivers::router())
         .merge(audit::router())
         .merge(break_glass::router())
         .merge(caution::router())

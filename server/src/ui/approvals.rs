@@ -15,11 +15,13 @@ use crate::http::claims::undo;
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;
 
-/// A release that waits.
+/// A release or a waiver that waits.
 pub(super) struct Pending {
     pub id: String,
     pub node: String,
     pub claim: String,
+    /// What is agreed to: `the release`, `the waiver`.
+    pub what: &'static str,
     pub by: String,
     pub because: String,
     pub asked: Moment,
@@ -41,8 +43,9 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
         because: format::cut(&row.because, 200),
         asked: format::moment(row.requested_at, now),
         by: row.requested_by,
-        node: row.node_name,
-        claim: row.claim_name,
+        what: if row.waiver.is_some() { "the waiver" } else { "the release" },
+        node: row.node_name.unwrap_or_default(),
+        claim: row.claim_name.unwrap_or_default(),
     }
 }
 

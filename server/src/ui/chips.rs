@@ -57,6 +57,7 @@ pub(super) fn outcome(text: &str) -> Chip {
         "leased" => ("running", "move", PLAY),
         "running" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
+        "waived" | "asked" => (text, "warn", SQUARE),
         "error" | "unknown" | "late" | "failing" => (text, "warn", DIAMOND),
         "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),

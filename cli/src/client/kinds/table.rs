@@ -235,7 +235,7 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "approval",
         collection: "approvals",
-        about: "Releases beyond the hourly limit: what waits for a second person",
+        about: "What waits for a second person: releases beyond the hourly limit, waivers",
         can: &[Can::List],
         parameters: &[],
         columns: &[
@@ -246,6 +246,24 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("AGE", "/requested_at", Form::Age),
             Column::new("BECAUSE", "/because", Form::Text),
             Column::wide("STATE", "/state", Form::State),
+        ],
+    },
+    Noun {
+        kind: "waiver",
+        collection: "waivers",
+        about: "Waivers: gates that count as passed all the same, by two people and for a time",
+        can: &[Can::List],
+        parameters: &[("node", "Only those that are for this node, its rack, or the pool that has claimed it")],
+        columns: &[
+            ID.narrow(),
+            Column::new("GATE", "/gate", Form::Text),
+            Column::new("WHERE", "/node|/rack|/pool", Form::Text),
+            Column::new("STATE", "/state", Form::State),
+            Column::new("UNTIL", "/until", Form::Time),
+            Column::new("ASKED BY", "/requested_by", Form::Text),
+            Column::new("DECIDED BY", "/decided_by", Form::Text),
+            Column::new("REASON", "/reason", Form::Text),
+            Column::wide("APPROVAL", "/approval", Form::Text),
         ],
     },
 ];

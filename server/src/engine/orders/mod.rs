@@ -23,6 +23,7 @@ use crate::db;
 use crate::db::jobs::LeasedRow;
 use crate::db::specs::{OrderNode, Wiring};
 use crate::engine::outcomes::wanted;
+use crate::engine::waivers;
 use crate::keys::Keys;
 
 pub use self::cluster::members;
@@ -38,6 +39,7 @@ struct Sources<'a> {
     node: OrderNode,
     wiring: Wiring,
     agent_address: std::net::Ipv4Addr,
+    now: Timestamp,
 }
 
 /// Builds the job an agent gets for a leased row.
@@ -50,7 +52,7 @@ pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Tim
         .await?
         .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
     let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
-    let sources = Sources { keys: &app.keys, row, node, wiring, agent_address: subnet.agent_address };
+    let sources = Sources { keys: &app.keys, row, node, wiring, agent_address: subnet.agent_address, now };
     let step: Step = row.step.parse()?;
     let spec = spec(conn, &sources, &subnet, step).await?;
     Ok(Job {
@@ -286,7 +288,7 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         ]
         .into(),
         in_use: false,
-        waived: Vec::new(),
+        waived: waivers::gates(conn, s.row.node, s.now).await?,
     })
 }
 

@@ -1,0 +1,165 @@
+//! Waivers: who asked to let a gate pass where, who agreed, until when.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A waiver with the names of what it is for.
+#[derive(Clone, Debug)]
+pub struct WaiverRow {
+    pub id: Uuid,
+    pub node: Option<NodeId>,
+    pub node_name: Option<String>,
+    pub rack_name: Option<String>,
+    pub pool_name: Option<String>,
+    pub gate: String,
+    pub reason: String,
+    pub requested_by: String,
+    pub requested_at: Timestamp,
+    pub until: Timestamp,
+    pub state: String,
+    pub ended_by: Option<String>,
+    pub approval: Option<Uuid>,
+    pub decided_by: Option<String>,
+}
+
+/// One to write.
+#[derive(Clone, Debug)]
+pub struct NewWaiver<'a> {
+    pub id: Uuid,
+    pub node: Option<Uuid>,
+    pub rack: Option<Uuid>,
+    pub pool: Option<Uuid>,
+    pub gate: &'a str,
+    pub reason: &'a str,
+    pub requested_by: &'a str,
+    pub person: &'a str,
+    pub now: Timestamp,
+    pub until: Timestamp,
+}
+
+/// One that counts on a node.
+#[derive(Clone, Debug)]
+pub struct ActiveWaiver {
+    pub id: Uuid,
+    pub gate: String,
+    pub reason: String,
+    pub requested_by: String,
+    pub agreed_by: String,
+    pub until: Timestamp,
+}
+
+/// Writes one down, which counts for nothing yet.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO waivers (id, node_id, rack_id, pool_id, gate, reason, requested_by, person, requested_at, until, state)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'asked')",
+        waiver.id,
+        waiver.node,
+        waiver.rack,
+        waiver.pool,
+        waiver.gate,
+        waiver.reason,
+        waiver.requested_by,
+        waiver.person,
+        waiver.now.to_sqlx() as _,
+        waiver.until.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One, locked.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>, Error> {
+    sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id).fetch_optional(&mut *conn).await?;
+    Ok(list_where(conn, Some(id), None).await?.pop())
+}
+
+/// All of them, newest first; those of one node, of its rack and of the pool that has claimed it where one is given.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, node: Option<NodeId>) -> Result<Vec<WaiverRow>, Error> {
+    list_where(conn, None, node).await
+}
+
+async fn list_where(conn: &mut PgConnection, id: Option<Uuid>, node: Option<NodeId>) -> Result<Vec<WaiverRow>, Error> {
+    Ok(sqlx::query_as!(
+        WaiverRow,
+        r#"SELECT w.id, w.node_id AS "node: NodeId", n.name AS "node_name?", r.name AS "rack_name?", p.name AS "pool_name?", w.gate, w.reason,
+                  w.requested_by, w.requested_at, w.until, w.state, w.ended_by, a.id AS "approval?", a.decided_by AS "decided_by?"
+           FROM waivers w LEFT JOIN nodes n ON n.id = w.node_id LEFT JOIN objects r ON r.id = w.rack_id LEFT JOIN objects p ON p.id = w.pool_id
+                LEFT JOIN approvals a ON a.waiver_id = w.id
+           WHERE ($1::uuid IS NULL OR w.id = $1)
+             AND ($2::uuid IS NULL OR w.node_id = $2 OR w.rack_id = (SELECT rack_id FROM nodes WHERE id = $2)
+                  OR w.pool_id = (SELECT pool_id FROM claims WHERE node_id = $2 AND state <> 'released'))
+           ORDER BY w.id DESC LIMIT 1000"#,
+        id,
+        node as Option<NodeId>,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Those that count on a node at a time, the one that ends last first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_active(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Vec<ActiveWaiver>, Error> {
+    Ok(sqlx::query_as!(
+        ActiveWaiver,
+        r#"SELECT w.id, w.gate, w.reason, w.requested_by, w.agreed_by AS "agreed_by!", w.until
+           FROM waivers w JOIN nodes n ON n.id = $1 LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           WHERE w.state = 'agreed' AND w.until > $2 AND (w.node_id = n.id OR w.rack_id = n.rack_id OR w.pool_id = c.pool_id)
+           ORDER BY w.until DESC, w.id"#,
+        node as NodeId,
+        now.to_sqlx() as _,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Writes down what the second person said.
+///
+/// # Errors
+/// When the database fails.
+pub async fn decide(conn: &mut PgConnection, id: Uuid, by: Option<&str>, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE waivers SET state = CASE WHEN $2::text IS NULL THEN 'denied' ELSE 'agreed' END, agreed_by = $2,
+                agreed_at = CASE WHEN $2::text IS NULL THEN NULL ELSE $3::timestamptz END
+         WHERE id = $1 AND state = 'asked'",
+        id,
+        by,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Ends one before its time. Whether it was not over already.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end(conn: &mut PgConnection, id: Uuid, by: &str, now: Timestamp) -> Result<bool, Error> {
+    let ended = sqlx::query!(
+        "UPDATE waivers SET state = 'ended', ended_by = $2, ended_at = $3 WHERE id = $1 AND state IN ('asked', 'agreed') AND until > $3",
+        id,
+        by,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(ended.rows_affected() == 1)
+}

@@ -1,0 +1,81 @@
+//! Waivers as gates are judged: which count for a node at this moment, and what is told where one was used. Whatever a node says of waivers itself
+//! counts for nothing.
+
+use jiff::Timestamp;
+use muster_core::gates::{GateResult, Mode, Suite, Verdict, Waived, blocks};
+use muster_core::ids::NodeId;
+use muster_core::profiles::HardwareProfile;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::jobs::CurrentJob;
+use crate::error::Error;
+
+/// Ids of the gates that are waived on a node: they keep no later stage from being run.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn gates(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Vec<String>, Error> {
+    let active = db::waivers::list_active(conn, node, now).await?;
+    let mut gates: Vec<String> = active.into_iter().map(|waiver| waiver.gate).collect();
+    gates.sort();
+    gates.dedup();
+    Ok(gates)
+}
+
+/// Results as they count: each that does not pass, with the waiver that counts in its place.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn stamp(
+    conn: &mut PgConnection,
+    node: NodeId,
+    results: &mut [GateResult],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let active = db::waivers::list_active(conn, node, now).await?;
+    for result in results {
+        let waiver = active.iter().find(|waiver| waiver.gate == result.gate && result.verdict != Verdict::Pass);
+        result.waived = waiver.map(|waiver| Waived {
+            waiver: waiver.id,
+            requested_by: waiver.requested_by.clone(),
+            agreed_by: waiver.agreed_by.clone(),
+            reason: waiver.reason.clone(),
+            until: waiver.until,
+        });
+    }
+    Ok(())
+}
+
+/// Says on the node's timeline which gates would have been in the way.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn tell(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    (suite, profile): (&Suite, Option<&HardwareProfile>),
+    results: &[GateResult],
+    now: Timestamp,
+) -> Result<(), Error> {
+    for result in results {
+        let mode =
+            suite.gates.iter().find(|gate| gate.id == result.gate).map_or(Mode::Required, |gate| gate.mode(profile));
+        let Some(waived) = result.waived.as_ref().filter(|_| blocks(mode, result.verdict)) else { continue };
+        let summary = format!(
+            "gate {} ends as {} and is waived until {}: {} ({} asked, {} agreed)",
+            result.gate,
+            result.verdict.as_str(),
+            waived.until.strftime("%F %H:%M UTC"),
+            waived.reason,
+            waived.requested_by,
+            waived.agreed_by,
+        );
+        let event = NewEvent::node(now, "muster", "gate.waived", job.node, summary);
+        let detail = json!({ "gate": result.gate, "verdict": result.verdict, "waiver": waived.waiver, "job": job.id });
+        db::events::insert(conn, event.under(job.operation).with(detail)).await?;
+    }
+    Ok(())
+}
