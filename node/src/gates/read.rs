@@ -58,6 +58,7 @@ pub struct Shown {
 /// `usage` for a parser that is not there or reads no tool's answer, `io` for a file that cannot be read. What the parser makes of the file is no error
 /// of this function: it stands in [`Parsed::error`].
 pub fn read(question: &Question) -> Result<Parsed, Failure> {
+    tool_parser(&question.parser)?;
     let text = file(&question.file)?;
     let messages = question.messages.as_deref().map(file).transpose()?.unwrap_or_default();
     read_text(question, &text, &messages)
@@ -68,10 +69,7 @@ pub fn read(question: &Question) -> Result<Parsed, Failure> {
 /// # Errors
 /// `usage` for a parser that is not there or reads no tool's answer.
 pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Parsed, Failure> {
-    let parser = Parser::find(&question.parser).filter(|parser| !parser.builtin).ok_or_else(|| {
-        let known: Vec<&str> = Parser::all().filter(|parser| !parser.builtin).map(|parser| parser.name).collect();
-        fatal("usage", format!("no parser {:?}; there are {}", question.parser, known.join(", ")))
-    })?;
+    let parser = tool_parser(&question.parser)?;
     let answer = Answer { exit: question.exit, text, messages, serial: None };
     let (reading, error) = match parsers::parse(parser.name, &answer) {
         Ok(reading) => (reading, None),
@@ -90,6 +88,13 @@ pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Pars
         samples: reading.samples.into_iter().map(shown).collect(),
         versions: reading.versions,
         notes: reading.notes,
+    })
+}
+
+fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
+    Parser::find(name).filter(|parser| !parser.builtin).ok_or_else(|| {
+        let known: Vec<&str> = Parser::all().filter(|parser| !parser.builtin).map(|parser| parser.name).collect();
+        fatal("usage", format!("no parser {name:?}; there are {}", known.join(", ")))
     })
 }
 
@@ -153,4 +158,45 @@ fn question(arguments: &[String]) -> Result<(Question, bool), Failure> {
     }
     let [parser, file] = <[String; 2]>::try_from(words).map_err(|_| usage("it takes a parser and a file"))?;
     Ok((Question { parser, file, ..question }, as_json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(words: &[&str]) -> Result<Parsed, Failure> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        question(&words).and_then(|(question, _)| read(&question))
+    }
+
+    #[test]
+    fn any_file_is_read_or_said_to_be_no_answer() {
+        let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures");
+        let good = asked(&["nvidia-smi-nvlink", &format!("{fixtures}/nvidia-smi-a100-nvlink.txt")]).expect("a file");
+        assert!(good.error.is_none() && !good.experimental);
+        let speed = good.samples.iter().find(|shown| shown.metric == "nvlink.link_speed").expect("a speed");
+        assert_eq!(
+            (speed.value.clone(), speed.unit.as_str(), speed.entity.as_str()),
+            (Limit::Number(25.0), "GB/s", "GPU 7")
+        );
+        let cut =
+            asked(&["nvidia-smi-xml", &format!("{fixtures}/nvidia-smi-535.54.03-a100-mig-v12.xml")]).expect("a file");
+        assert_eq!(cut.error.as_deref(), Some("4 GPUs are attached, it tells of 1"));
+        assert!(cut.samples.is_empty() && cut.lines().iter().any(|line| line.starts_with("no answer")));
+        // The tool's exit status and its messages count as they do for a gate.
+        let [file, said] = ["yaml", "txt"].map(|kind| format!("{fixtures}/stress-ng-0.15.06.{kind}"));
+        assert!(asked(&["stress-ng", &file]).expect("a file").error.is_some(), "it never said that it completed");
+        assert!(asked(&["stress-ng", &file, "--messages", &said]).expect("a file").error.is_none());
+        assert!(asked(&["stress-ng", &file, "--messages", &said, "--exit", "2"]).expect("a file").error.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused() {
+        for words in
+            [&["hope", "x"][..], &["clock", "x"], &["ibstat"], &["ibstat", "x", "--exit"], &["ibstat", "x", "--twice"]]
+        {
+            assert_eq!(asked(words).expect_err("refused").code, "usage", "{words:?}");
+        }
+        assert_eq!(asked(&["ibstat", "/nowhere/at/all"]).expect_err("no file").code, "io");
+    }
 }

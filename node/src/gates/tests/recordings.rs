@@ -190,6 +190,54 @@ fn what_is_no_answer_says_why() {
     assert_eq!(reading.number("gpu.remapped_rows_pending", "0000:01:00.0"), None, "with MIG it does not tell");
 }
 
+/// Bad news that no recording holds, put where the tool would put it.
+#[test]
+fn bad_news_is_read_as_such() {
+    let read = |parser: &str, text: &str| parse(parser, &Answer { exit: 0, text, messages: "", serial: None });
+    let xml = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
+    let hot =
+        xml.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1).replacen("pending>No<", "pending>Yes<", 1);
+    let reading = read("nvidia-smi-xml", &hot).expect("a reading");
+    assert_eq!(reading.number("gpu.throttle_hw_slowdown", "0000:81:00.0"), Some(1.0));
+    assert_eq!(reading.number("gpu.throttle_hw_slowdown", "0000:c1:00.0"), Some(0.0));
+    assert!(read("nvidia-smi-xml", &xml.replacen("hw_slowdown>Not Active", "hw_slowdown>Perhaps", 1)).is_err());
+    assert!(read("nvidia-smi-xml", &xml.replacen("13 C", "GPU is lost", 1)).is_err());
+    let narrow = xml.replacen("current_link_width>16x", "current_link_width>8x", 1);
+    assert_eq!(
+        read("nvidia-smi-xml", &narrow).expect("a reading").number("gpu.pcie_width_lost", "0000:81:00.0"),
+        Some(8.0)
+    );
+
+    let csv = "pci.bus_id, driver_version\n00000000:01:00.0, 590.48.01\n00000000:02:00.0, 590.48.01\n";
+    assert_eq!(read("nvidia-smi-csv", csv).expect("two GPUs").number("gpu.count", ""), Some(2.0));
+    assert!(read("nvidia-smi-csv", &csv.replacen("590.48.01\n00", "535.54.03\n00", 1)).is_err(), "two drivers at once");
+
+    let json = fixture("nccl-tests-json-documented.json");
+    let wrong = json.replacen("\"nwrong\": 0.0", "\"nwrong\": 3.0", 1).replace("\"count\": 0,", "\"count\": 3,");
+    assert!(read("nccl-tests-json", &wrong).is_err(), "three are out of bounds and it is okay");
+    let told = wrong.replacen("\"okay\": \"true\"", "\"okay\": \"false\"", 1);
+    assert_eq!(read("nccl-tests-json", &told).expect("a failure").number("nccl.wrong", ""), Some(3.0));
+
+    let log = "[    1.000000] a message\n  of two lines\n[    2.000000] another\n";
+    assert_eq!(read("kernel-log", log).expect("a log").number("kernel.lines", ""), Some(2.0));
+    assert!(read("kernel-log", "  of two lines\n[    2.000000] another\n").is_err(), "the rest of nothing");
+
+    let host = r#"[{"id":"h","class":"system","children":[{"id":"cpu:0","class":"processor"},{"id":"cpu:1","class":"processor","disabled":true},
+        {"id":"memory","class":"memory","description":"System Memory","size":1073741824,"children":[
+            {"id":"bank:0","class":"memory","size":1073741824},{"id":"bank:1","class":"memory","description":"[empty]"}]},
+        {"id":"network:0","class":"network","claimed":false},{"id":"network:1","class":"network","logicalname":"eth0"}]}]"#;
+    let reading = read("lshw", host).expect("a machine");
+    let counts = [
+        "host.processors",
+        "host.memory_modules",
+        "host.memory_slots_empty",
+        "host.nics",
+        "host.unclaimed",
+        "host.memory",
+    ];
+    assert_eq!(counts.map(|metric| reading.number(metric, "")), [1.0, 1.0, 1.0, 1.0, 1.0, 1024.0].map(Some));
+}
+
 /// The numbers that the published descriptions of these runs give, without the files that this code wrote.
 #[test]
 fn recordings_read_as_people_read_them() {
