@@ -51,7 +51,7 @@ fn arrows_run_down() {
         ("server", &["core", "api"]),
         ("agent", &["core"]),
         ("node", &["core"]),
-        ("cli", &["core", "api", "server", "agent"]),
+        ("cli", &["core", "api", "server", "agent", "node"]),
         ("lab", &["core", "api"]),
         ("terraform", &["core", "api"]),
     ];

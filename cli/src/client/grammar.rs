@@ -32,7 +32,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("Access", &["token", "role_binding", "agent", "context"]),
-    ("This host", &["doctor", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"]),
+    (
+        "This host",
+        &["doctor", "gate", "record", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"],
+    ),
 ];
 
 /// Adds everything that is a client of the API to the program's command.
