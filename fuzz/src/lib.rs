@@ -8,6 +8,7 @@ mod dhcp; // DHCP packets and the decision on them
 mod filter; // The filter grammar
 mod http_boot; // Requests to the boot listener, iPXE scripts among the answers
 mod kernel; // Kernel arguments: what goes to GRUB, what comes from the command line
+mod parsers; // Answers of tools, into every parser of gates
 mod redfish; // A BMC that answers whatever it likes
 mod tftp; // TFTP packets, and a transfer over a bad wire
 mod wire; // Messages between server, agent and node
@@ -21,12 +22,13 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "cursors", run: cursors::run },
     Target { name: "dhcp", run: dhcp::run },
     Target { name: "filter", run: filter::run },
     Target { name: "http_boot", run: http_boot::run },
     Target { name: "kernel", run: kernel::run },
+    Target { name: "parsers", run: parsers::run },
     Target { name: "redfish", run: redfish::run },
     Target { name: "tftp", run: tftp::run },
     Target { name: "wire", run: wire::run },
