@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::dpkg::{self, Database, State};
 use super::machine::Machine;
-use super::managed;
+use super::{managed, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -27,10 +27,6 @@ const ARCHIVES: &str = "/var/lib/muster/apt/archives";
 /// `dpkg --configure -a` after a kill; triggers of a kernel package alone take minutes on an emulated machine.
 const HEAL_TIMEOUT: Duration = Duration::from_secs(900);
 const ASK_TIMEOUT: Duration = Duration::from_secs(120);
-/// What a package takes once unpacked, as a multiple of its xz-compressed size: three to four is usual, and the old version goes only afterwards.
-const UNPACKED: u64 = 4;
-/// Kept free on every file system we fill.
-const SPARE: u64 = 64 << 20;
 
 /// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
 const APT_CONF: &str = r#"Dir::Etc::main "/dev/null";
@@ -80,7 +76,7 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     if incoming.is_empty() && outgoing.is_empty() {
         return Ok(());
     }
-    check_space(machine, &incoming)?;
+    room::check(machine, &incoming)?;
     prepare(machine)?;
     cx.progress("reads the bundle's index", None, None, None);
     apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
@@ -97,6 +93,7 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
     apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
     verify(machine, plan)?;
+    room::check_unpacked(machine, ARCHIVES, cx)?;
     let (come, go) = (incoming.len(), outgoing.len());
     cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
@@ -131,25 +128,6 @@ fn prepare(machine: &Machine) -> Result<(), Failure> {
         std::fs::create_dir_all(machine.path(&format!("{STATE}/{folder}"))).map_err(io(STATE))?;
     }
     files::write_durably(&machine.path(CONFIGURATION), 0o644, APT_CONF.as_bytes()).map_err(io(CONFIGURATION))
-}
-
-/// Before anything is fetched: a disk that fills up under dpkg leaves half a transaction.
-fn check_space(machine: &Machine, incoming: &[&LockedPackage]) -> Result<(), Failure> {
-    let download: u64 = incoming.iter().map(|package| package.size).sum();
-    for (path, need) in [("/var/lib", download), ("/", download.saturating_mul(UNPACKED + 1))] {
-        let stats = nix::sys::statvfs::statvfs(&machine.path(path)).map_err(|errno| io(path)(errno.into()))?;
-        let free = stats.blocks_available().saturating_mul(stats.fragment_size());
-        if free < need.saturating_add(SPARE) {
-            let mib = |bytes: u64| bytes >> 20;
-            let message = format!(
-                "{} MiB are free on {path}; the packages need about {} MiB there",
-                mib(free),
-                mib(need + SPARE)
-            );
-            return Err(fatal("disk_full", message));
-        }
-    }
-    Ok(())
 }
 
 /// Runs apt-get with our configuration.

@@ -11,6 +11,7 @@ pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod machine; // The system that is converged
 pub mod managed; // Configuration files made from the plan
 mod pending; // Debts of a run that was killed
+mod room; // Room for packages where they unpack to
 pub(crate) mod services; // systemd units
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,15 @@ type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 /// A maintainer script that says it runs, and stays as long as it is told to.
 const SLOW: &str = "#!/bin/sh\nset -e\n[ ! -e /run/slow-SCRIPT ] || { touch /run/in-SCRIPT; sleep 60; }\n";
 
+/// The packages of a tuple, and what each asks for in its own version.
+pub(super) const TUPLE: [(&str, &[&str]); 5] = [
+    ("drv-kmod", &[]),
+    ("drv-lib", &["drv-kmod"]),
+    ("drv-fabric", &["drv-lib", "drv-kmod"]),
+    ("drv-tools", &["drv-lib"]),
+    ("drv-meta", &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"]),
+];
+
 /// A running repository.
 pub(super) struct Bundle {
     address: String,
@@ -45,6 +54,31 @@ impl Bundle {
         bundle.add(folder.path(), &mut index, "daemon", "1:2.0", "", &[("postinst", postinst.into())]);
         bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
         bundle
+    }
+
+    /// Five packages of each version, as a driver's: each asks for exactly its own version of others. And one that fills a place of its own.
+    pub(super) fn tuple(versions: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut bundle = Self::listen();
+        let mut index = String::new();
+        for version in versions {
+            for (name, needs) in TUPLE {
+                let exactly = |needed: &&str| format!("{needed} (= {version})");
+                let needs = needs.iter().map(exactly).collect::<Vec<_>>().join(", ");
+                let depends = if needs.is_empty() { needs } else { format!("Depends: {needs}\n") };
+                let script = SLOW.replace("slow-SCRIPT", name).replace("SCRIPT", name);
+                bundle.add(folder.path(), &mut index, name, version, &depends, &[("preinst", script)]);
+            }
+        }
+        let filling = [("opt/big/blob", "x".repeat(3 << 20))];
+        bundle.add(folder.path(), &mut index, "big", "1.0", "", &filling);
+        bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
+        bundle
+    }
+
+    /// The source line of somebody who uses it as a repository of theirs.
+    pub(super) fn source(&self) -> String {
+        format!("deb [trusted=yes] http://{}/bundle/ /\n", self.address)
     }
 
     fn listen() -> Self {
@@ -85,9 +119,11 @@ impl Bundle {
         std::fs::write(tree.join("DEBIAN/control"), &control).expect("control");
         for (script, text) in scripts {
             use std::os::unix::fs::PermissionsExt as _;
-            std::fs::write(tree.join("DEBIAN").join(script), text).expect("a script");
-            std::fs::set_permissions(tree.join("DEBIAN").join(script), std::fs::Permissions::from_mode(0o755))
-                .expect("a mode");
+            // A maintainer script, or a file by its path.
+            let path = if script.contains('/') { tree.join(script) } else { tree.join("DEBIAN").join(script) };
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, text).expect("a script");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
         }
         let filename = format!("{name}_{}_amd64.deb", version.replace(':', "%3a"));
         let file = folder.join(&filename);

@@ -2,6 +2,7 @@
 //! thing a chroot has not; a small program that keeps units' states in files stands in for it.
 
 mod bundle; // A flat repository of tiny packages, served over HTTP
+mod pins; // A five-package tuple against everybody who would move it
 mod tree; // The minimal Debian, unpacked per test
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

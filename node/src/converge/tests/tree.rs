@@ -56,7 +56,16 @@ pub(super) struct Tree {
 impl Tree {
     /// `None`, with the reason on stderr, where this machine cannot enter or build one.
     pub(super) fn unpack() -> Option<Self> {
-        let archive = match archive() {
+        Self::unpack_archive(archive("bookworm-minbase", None))
+    }
+
+    /// The same with one more package and what it needs.
+    pub(super) fn unpack_with(package: &str) -> Option<Self> {
+        Self::unpack_archive(archive(&format!("bookworm-{package}"), Some(package)))
+    }
+
+    fn unpack_archive(archive: Result<PathBuf, String>) -> Option<Self> {
+        let archive = match archive {
             Ok(archive) => archive,
             Err(why) => {
                 // On a maintainer's machine a missing tool is no fault of the code; in CI a test that does not run guards nothing.
@@ -111,7 +120,7 @@ impl Tree {
     pub(super) fn wait_for(&self, path: &str) {
         let started = Instant::now();
         while !self.path(path).exists() {
-            assert!(started.elapsed() < Duration::from_secs(30), "{path} never came");
+            assert!(started.elapsed() < Duration::from_secs(300), "{path} never came");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -138,20 +147,22 @@ impl Drop for Tree {
 }
 
 /// The cached archive, built at first: half a minute, and only then a mirror is needed.
-fn archive() -> Result<PathBuf, String> {
+fn archive(name: &str, package: Option<&str>) -> Result<PathBuf, String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("a chroot needs root".into());
     }
     let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/tests");
     std::fs::create_dir_all(&cache).map_err(|error| error.to_string())?;
-    let archive = cache.join("bookworm-minbase.tar");
+    let archive = cache.join(format!("{name}.tar"));
     // Tests are processes of their own: the first one builds, the others wait.
-    let lock = std::fs::File::create(cache.join("bookworm-minbase.lock")).map_err(|error| error.to_string())?;
+    let lock = std::fs::File::create(cache.join(format!("{name}.lock"))).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     if !archive.exists() {
-        let building = cache.join("bookworm-minbase.new.tar");
+        let building = cache.join(format!("{name}.new.tar"));
         let built = Command::new("timeout")
-            .args(["300", "mmdebstrap", "--quiet", "--variant=minbase", "bookworm"])
+            .args(["600", "mmdebstrap", "--quiet", "--variant=minbase"])
+            .args(package.map(|package| format!("--include={package}")))
+            .arg("bookworm")
             .arg(&building)
             .status()
             .map_err(|error| format!("mmdebstrap: {error}"))?;
