@@ -55,7 +55,7 @@ enum Program {
 fn command() -> Command {
     use clap::CommandFactory as _;
     let mut programs = Cli::command();
-    // The noun of stacks has this verb too; here it only tells how it is read.
+    // The noun of stacks has these verbs too; here they only tell how they are read.
     let kept: Vec<Command> = programs.get_subcommands().filter(|found| found.get_name() != "stack").cloned().collect();
     programs = Command::new("muster")
         .version(env!("CARGO_PKG_VERSION"))
@@ -120,7 +120,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },
-        Program::Stack(verb) => match cancel.run_until_cancelled(stack::run(verb)).await {
+        Program::Stack(verb) => match cancel.run_until_cancelled(stack::run(verb, common.output)).await {
             Some(done) => done,
             None => anyhow::bail!("interrupted"),
         },

@@ -23,6 +23,7 @@ mod place; // muster node rename, muster node move
 mod plans; // What a set of documents would do, shown and agreed to
 mod progress; // Waiting for operations, visibly
 pub(crate) mod session; // What every verb takes, and works with
+mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
 mod uploads; // muster blob
 mod waivers; // muster waiver
@@ -31,7 +32,9 @@ mod webhooks; // muster webhook
 use clap::{ArgMatches, FromArgMatches as _};
 use muster_core::clock::Clock;
 
+pub(crate) use self::progress::parse_duration;
 use self::session::{Common, Session};
+use crate::stack;
 
 /// Runs what the command line says; `None` when it names no verb of a client.
 ///
@@ -52,8 +55,11 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
             let verb = crate::gates::GateVerb::from_arg_matches(matches).map_err(anyhow::Error::from);
             return Some(verb.and_then(|verb| crate::gates::run(common.output, verb)));
         }
-        // These need no server: a stack is locked, an agent is run.
-        "stack" if matches.subcommand_name() == Some("lock") => return None,
+        // These need no server: a stack is linted or locked, an agent is run.
+        "stack" => match stack::StackVerb::from_arg_matches(matches) {
+            Ok(verb) if stack::is_offline(&verb) => return None,
+            _ => {}
+        },
         "agent" if matches.subcommand_name().is_none() => return None,
         _ => {}
     }
@@ -83,6 +89,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
         "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
         "waiver" => waivers::run(session, waivers::WaiverVerb::from_arg_matches(matches)?).await,
+        "stack" => stacks::run(session, stack::StackVerb::from_arg_matches(matches)?).await,
         "webhook" => webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await,
         "event" => events::run(session, events::EventVerb::from_arg_matches(matches)?).await,
         "gate_run" => gate_runs::run(session, gate_runs::GateRunVerb::from_arg_matches(matches)?).await,

@@ -24,18 +24,19 @@ pub(super) struct PrivateApt {
 }
 
 /// Source lines for the image's release: from the given mirror, else what the host's own apt uses, with the image's suite.
-pub(super) async fn sources(image: &ImageManifest, mirror: Option<&str>, keyring: &Path) -> anyhow::Result<String> {
+pub(super) async fn sources(image: &ImageManifest, mirrors: &[String], keyring: &Path) -> anyhow::Result<String> {
     let known =
         SUITES.iter().find(|(os, version, _)| *os == image.os && image.os_version.split('.').next() == Some(version));
     let (_, _, suite) =
         known.with_context(|| format!("no mirror layout is known for {} {}", image.os, image.os_version))?;
     let signed = if keyring.exists() { format!("[signed-by={}] ", keyring.display()) } else { String::new() };
-    if let Some(mirror) = mirror {
+    if !mirrors.is_empty() {
         // A mirror may be given as a whole source line, for repositories of one's own.
-        return Ok(match mirror.starts_with("deb ") {
+        let line = |mirror: &String| match mirror.starts_with("deb ") {
             true => format!("{mirror}\n"),
             false => format!("deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"),
-        });
+        };
+        return Ok(mirrors.iter().map(line).collect());
     }
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]);

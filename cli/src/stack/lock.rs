@@ -16,23 +16,43 @@ pub(super) struct Resolved {
     pub(super) stanza: String,
 }
 
+/// Which versions are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Each package's own.
+    Exact,
+    /// The newest of every package.
+    Newest,
+    /// The newest of those that are open, their own of the others.
+    Open,
+}
+
 /// Wanted packages with exact versions: their own, or the newest.
-pub(super) async fn exact(packages: &Versions, update: bool, apt: &PrivateApt) -> anyhow::Result<Versions> {
+pub(super) async fn exact(packages: &Versions, choice: Choice, apt: &PrivateApt) -> anyhow::Result<Versions> {
     let open: Vec<&str> =
         packages.iter().filter(|(_, version)| *version == "*").map(|(name, _)| name.as_str()).collect();
-    if !update {
+    if choice == Choice::Exact {
         return match open.is_empty() {
             true => Ok(packages.clone()),
-            false => bail!("{} have no exact version; write one, or take the newest with --update", open.join(", ")),
+            false => bail!(
+                "{} have no exact version; write one, or take the newest with --open or --update",
+                open.join(", ")
+            ),
         };
     }
     let names: Vec<&str> = packages.keys().map(String::as_str).collect();
     let newest = apt.newest(&names).await?;
     let missing: Vec<&str> = names.into_iter().filter(|name| !newest.contains_key(*name)).collect();
-    match missing.is_empty() {
-        true => Ok(newest),
-        false => bail!("the mirror does not offer {}", missing.join(", ")),
+    if !missing.is_empty() {
+        bail!("the mirror does not offer {}", missing.join(", "));
     }
+    Ok(match choice {
+        Choice::Exact | Choice::Newest => newest,
+        Choice::Open => {
+            let own = packages.iter().filter(|(_, version)| *version != "*");
+            newest.into_iter().chain(own.map(|(name, version)| (name.clone(), version.clone()))).collect()
+        }
+    })
 }
 
 /// The closure, sorted by name: wanted packages always, so that a node which lost one gets it back, and of the others those the image lacks.

@@ -1,10 +1,12 @@
-//! `muster stack lock`: resolves a stack over an image into its lock and its bundle, with the distribution's own resolver and no package state
-//! but the image's. What nodes will install is decided here and nowhere else.
+//! `muster stack`. `lock` resolves a stack over an image into its lock and its bundle, with the distribution's own resolver and no package state
+//! but the image's: what nodes will install is decided here and nowhere else. Verbs that ask a server are in `client/stacks.rs`.
 
 mod apt; // The resolver, in a root of its own
 mod bundle; // The flat repository, as blobs
 mod index; // Debian control stanzas
+pub(crate) mod lint; // What is wrong with a stack, with the line
 mod lock; // From wanted packages to the whole closure
+mod recorded; // A package index that was written down
 #[cfg(test)]
 mod tests;
 
@@ -14,14 +16,84 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use muster_core::images::ImageManifest;
+use muster_core::stacks::rules::{Subject, refusal};
 use muster_core::stacks::{StackLock, StackSpec};
 use muster_core::values::Digest;
 
-/// What can be done with a stack before it is published.
+use crate::client::output::Output;
+
+/// What can be done with a stack.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StackVerb {
+    /// Say everything that is wrong with a stack, and what cannot be judged.
+    Lint(LintArgs),
     /// Resolve a stack's packages over an image into its lock and bundle.
     Lock(LockArgs),
+    /// Show what one stack has and another has not, and what a node pays to change.
+    Diff(DiffArgs),
+    /// Upload a locked stack's bundle and publish the stack under a name.
+    Publish(PublishArgs),
+    /// Look at a node in service, and say what its stack would change there.
+    Plan(PlanArgs),
+    /// Show how nodes differ from their stacks, as they were seen last.
+    Drift(DriftArgs),
+}
+
+/// What to lint.
+#[derive(Args, Debug)]
+pub(crate) struct LintArgs {
+    /// The stack, locked or not.
+    pub(crate) stack: PathBuf,
+    /// The manifest of its image: kernel, packages and release are then judged too.
+    #[arg(long)]
+    pub(crate) image: Option<PathBuf>,
+}
+
+/// What to compare: files, or names of published stacks.
+#[derive(Args, Debug)]
+pub(crate) struct DiffArgs {
+    /// A file, or the name of a published stack.
+    pub(crate) before: String,
+    /// A file, or the name of a published stack.
+    pub(crate) after: String,
+}
+
+/// What to publish.
+#[derive(Args, Debug)]
+pub(crate) struct PublishArgs {
+    pub(crate) name: String,
+    /// The locked stack.
+    pub(crate) stack: PathBuf,
+    /// Where `muster stack lock` put the bundle's blobs.
+    #[arg(long)]
+    pub(crate) blobs: PathBuf,
+    /// Say whether it would be taken; upload and write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What to plan.
+#[derive(Args, Debug)]
+pub(crate) struct PlanArgs {
+    /// Name or id of a node in service.
+    pub(crate) node: String,
+    /// How long to wait for the look.
+    #[arg(long, default_value = "10m", value_parser = crate::client::parse_duration)]
+    pub(crate) timeout: std::time::Duration,
+}
+
+/// Whose drift to show.
+#[derive(Args, Debug)]
+pub(crate) struct DriftArgs {
+    /// Names or ids; every node in service without one.
+    #[arg(value_name = "NODE")]
+    pub(crate) nodes: Vec<String>,
+    /// Look again first, and wait for it.
+    #[arg(long, requires = "nodes")]
+    pub(crate) look: bool,
+    /// How long to wait for the look.
+    #[arg(long, default_value = "10m", value_parser = crate::client::parse_duration, requires = "look")]
+    pub(crate) timeout: std::time::Duration,
 }
 
 /// What a lock is made from, and where it goes.
@@ -39,9 +111,16 @@ pub(crate) struct LockArgs {
     /// Take the newest version of every package and write it into the stack. Without it every package must have an exact version.
     #[arg(long)]
     update: bool,
-    /// A Debian mirror to use instead of the host's own apt sources.
-    #[arg(long, env = "MIRROR")]
-    mirror: Option<String>,
+    /// Take the newest version only of packages whose version is `*`, and keep the exact ones.
+    #[arg(long, conflicts_with = "update")]
+    open: bool,
+    /// A mirror to use instead of the host's own apt sources, or a whole source line as `deb [signed-by=…] URL SUITE …`. May be repeated.
+    #[arg(long, env = "MIRROR", value_delimiter = '|')]
+    mirror: Vec<String>,
+    /// Resolve against a package index that was written down, for repositories that cannot be reached from here. There are no packages then: exact
+    /// versions come of it, and no lock and no bundle.
+    #[arg(long, conflicts_with = "mirror")]
+    recorded: Option<PathBuf>,
     /// The keyring that signs the mirror.
     #[arg(long, env = "KEYRING", default_value = "/usr/share/keyrings/debian-archive-keyring.gpg")]
     keyring: PathBuf,
@@ -49,39 +128,81 @@ pub(crate) struct LockArgs {
     #[arg(long, default_value = ".cache/stack/apt")]
     cache: PathBuf,
     /// Where the bundle's blobs go: `<dir>/sha256/<hex>`.
-    #[arg(long)]
-    blobs: PathBuf,
+    #[arg(long, required_unless_present = "recorded")]
+    blobs: Option<PathBuf>,
     /// Where the stack with exact versions, lock and bundle goes: what is published.
     #[arg(long)]
     out: PathBuf,
 }
 
-/// Does what was asked.
+/// Whether a verb needs no server.
+pub(crate) fn is_offline(verb: &StackVerb) -> bool {
+    match verb {
+        StackVerb::Lint(_) | StackVerb::Lock(_) => true,
+        StackVerb::Diff(args) => [&args.before, &args.after].into_iter().all(|given| is_file(given)),
+        StackVerb::Publish(_) | StackVerb::Plan(_) | StackVerb::Drift(_) => false,
+    }
+}
+
+/// Whether what was given is a file; otherwise it is a name.
+pub(crate) fn is_file(given: &str) -> bool {
+    given.ends_with(".toml") || given.contains('/')
+}
+
+/// Does what was asked, where that needs no server.
 ///
 /// # Errors
 /// In words for the person at the terminal; nothing is written to `out` then.
-pub(crate) async fn run(verb: StackVerb) -> anyhow::Result<()> {
+pub(crate) async fn run(verb: StackVerb, output: Output) -> anyhow::Result<()> {
     match verb {
+        StackVerb::Lint(args) => lint::run(&args, output),
+        StackVerb::Diff(args) => {
+            let (before, after) = (parse(Path::new(&args.before))?, parse(Path::new(&args.after))?);
+            lint::show_diff(&before, &after, output)
+        }
         StackVerb::Lock(args) => {
             let locked = lock_stack(&args).await?;
-            let lock = locked.lock.as_ref().context("a locked stack has a lock")?;
-            let bytes: u64 = lock.packages.iter().map(|package| package.size).sum();
-            println!("lock    {}\npackages {} ({} MB)", lock.digest(), lock.packages.len(), bytes / 1_000_000);
-            println!("stack   {}", args.out.display());
-            Ok(())
+            output.print_lines(&locked.lock, || told(&locked, &args.out))
         }
+        StackVerb::Publish(_) | StackVerb::Plan(_) | StackVerb::Drift(_) => bail!("this verb asks a server"),
     }
+}
+
+fn told(locked: &StackSpec, out: &Path) -> Vec<String> {
+    let written = format!("stack   {}", out.display());
+    let Some(lock) = &locked.lock else {
+        let many = locked.packages.len();
+        return vec![format!("{many} packages have exact versions, by a recorded index: no lock, no bundle"), written];
+    };
+    let bytes: u64 = lock.packages.iter().map(|package| package.size).sum();
+    let packages = format!("packages {} ({} MB)", lock.packages.len(), bytes / 1_000_000);
+    vec![format!("lock    {}", lock.digest()), packages, written]
+}
+
+/// A stack from its file.
+///
+/// # Errors
+/// With the line that is wrong.
+pub(crate) fn parse(path: &Path) -> anyhow::Result<StackSpec> {
+    toml::from_str(&read(path)?).with_context(|| path.display().to_string())
+}
+
+/// An image's manifest.
+pub(crate) fn manifest(path: &Path) -> anyhow::Result<ImageManifest> {
+    serde_json::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
 /// Makes lock and bundle and writes the stack that has them.
 async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
-    let mut spec: StackSpec = toml::from_str(&read(&args.stack)?).with_context(|| args.stack.display().to_string())?;
-    let image: ImageManifest =
-        serde_json::from_str(&read(&args.image)?).with_context(|| args.image.display().to_string())?;
+    let mut spec = parse(&args.stack)?;
+    let image = manifest(&args.image)?;
     if spec.image != image.name {
         bail!("the stack lies over image {:?}, the manifest is of {:?}", spec.image, image.name);
     }
-    let sources = apt::sources(&image, args.mirror.as_deref(), &args.keyring).await?;
+    let sources = match &args.recorded {
+        Some(index) => recorded::repository(index, &args.cache)?,
+        None => apt::sources(&image, &args.mirror, &args.keyring).await?,
+    };
     let apt = apt::PrivateApt::prepare(&args.cache, &image.arch, &sources).await?;
     let index = index::read_lists(&apt.lists())?;
     let status = match &args.status {
@@ -89,13 +210,30 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         None => index::status_of(&image, &index),
     };
     apt.set_status(&status)?;
-    spec.packages = lock::exact(&spec.packages, args.update, &apt).await?;
+    let choice = match (args.update, args.open) {
+        (true, _) => lock::Choice::Newest,
+        (false, true) => lock::Choice::Open,
+        (false, false) => lock::Choice::Exact,
+    };
+    spec.packages = lock::exact(&spec.packages, choice, &apt).await?;
     let resolved = lock::resolve(&spec.packages, &spec.absent, &image, &apt, &index).await?;
-    apt.download(&spec.packages, &spec.absent).await?;
-    let bundle = bundle::write(&resolved, &apt, &args.blobs)?;
-    spec.lock =
-        Some(StackLock { image_digest: image.digest, arch: image.arch.clone(), packages: lock::packages(&resolved) });
-    spec.bundle = Some(bundle);
+    (spec.lock, spec.bundle) = (None, None);
+    let packages = lock::packages(&resolved);
+    let lock = StackLock { image_digest: image.digest, arch: image.arch.clone(), packages };
+    let judged = StackSpec { lock: Some(lock.clone()), ..spec.clone() };
+    if let Some(why) = refusal(Subject { stack: &judged, image: Some(&image), facts: None }) {
+        bail!("what it resolves to cannot work: {why}");
+    }
+    match (&args.recorded, &args.blobs) {
+        // Of a recorded index neither size nor digest is true: no node may be told them.
+        (Some(_), _) => {}
+        (None, Some(blobs)) => {
+            apt.download(&spec.packages, &spec.absent).await?;
+            spec.bundle = Some(bundle::write(&resolved, &apt, blobs)?);
+            spec.lock = Some(lock);
+        }
+        (None, None) => bail!("--blobs says where the bundle goes"),
+    }
     let text = toml::to_string(&spec).context("a stack is TOML")?;
     replace(&args.out, &mut text.as_bytes())?;
     Ok(spec)

@@ -60,10 +60,12 @@ impl Bench {
             image: self.path("manifest.json"),
             status: None,
             update,
-            mirror: Some(format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())),
+            open: false,
+            mirror: vec![format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())],
+            recorded: None,
             keyring: PathBuf::new(),
             cache: self.path(into).join("apt"),
-            blobs: self.path(into).join("blobs"),
+            blobs: Some(self.path(into).join("blobs")),
             out: self.path(into).join("stack.toml"),
         };
         lock_stack(&args).await
@@ -171,4 +173,71 @@ fn the_reference_stack_is_one() {
         "versions belong to the lock made for a site's mirror"
     );
     assert!(spec.files.iter().all(|file| !muster_core::stacks::MANAGED.contains(&file.path.as_str())));
+}
+
+/// The manifest of the image that the shipped stacks lie over, with next to nothing in it.
+fn plain_image() -> serde_json::Value {
+    serde_json::json!({
+        "name": "debian-12", "version": "1", "os": "debian", "os_version": "12.11", "arch": "amd64", "kernel": "6.1.0-40-amd64",
+        "digest": Digest::of(b"image"), "size": 1, "raw_digest": Digest::of(b"raw"), "raw_size": 1, "packages": [],
+        "partitions": {"esp": 1, "root": 2},
+    })
+}
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../stacks").join(name)
+}
+
+const GPU_STACKS: [&str; 4] = ["h100-cuda12.8.toml", "h200-cuda13.toml", "b200-cuda13.toml", "mi300x-rocm6.toml"];
+
+fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
+    std::fs::write(dir.join("manifest.json"), plain_image().to_string()).unwrap();
+    LockArgs {
+        stack,
+        image: dir.join("manifest.json"),
+        status: None,
+        update: false,
+        open: true,
+        mirror: Vec::new(),
+        recorded: Some(shipped("recorded/debian-12-gpu.packages")),
+        keyring: PathBuf::new(),
+        cache: dir.join("apt"),
+        blobs: None,
+        out: dir.join("out.toml"),
+    }
+}
+
+#[tokio::test]
+async fn shipped_gpu_stacks_are_right_by_the_rules_and_resolve_offline() {
+    for name in GPU_STACKS {
+        let dir = tempfile::tempdir().unwrap();
+        let resolved =
+            lock_stack(&recorded(dir.path(), shipped(name))).await.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        assert!(resolved.packages.values().all(|version| version != "*"), "{name}");
+        assert!(resolved.lock.is_none() && resolved.bundle.is_none(), "{name}: nothing is known of sizes and digests");
+        let image: ImageManifest = serde_json::from_value(plain_image()).unwrap();
+        assert_eq!(refusal(Subject { stack: &resolved, image: Some(&image), facts: None }), None, "{name}");
+        let authored = parse(&shipped(name)).unwrap();
+        for (package, version) in authored.packages.iter().filter(|(_, version)| *version != "*") {
+            assert_eq!(resolved.packages.get(package), Some(version), "{name}: --open keeps what is pinned");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_tuple_is_refused_before_it_is_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let right = read(&shipped("h100-cuda12.8.toml")).unwrap();
+    let wrong = right.replace("nvidia-fabricmanager = \"580.126.20-1\"", "nvidia-fabricmanager = \"580.95.05-1\"");
+    assert_ne!(right, wrong);
+    std::fs::write(dir.path().join("wrong.toml"), wrong).unwrap();
+    let refused = lock_stack(&recorded(dir.path(), dir.path().join("wrong.toml"))).await.unwrap_err().to_string();
+    assert!(refused.contains("R3") && refused.contains("580.95.05-1") && refused.contains("580.126.20-1"), "{refused}");
+    assert!(!dir.path().join("out.toml").exists());
+    // The closure counts, not only what is named: the driver's module is a dependency here.
+    let split =
+        right.replace("nvidia-open = \"580.126.20-1\"", "nvidia-open = \"580.126.20-1\"\nlibcuda1 = \"580.95.05-1\"");
+    std::fs::write(dir.path().join("split.toml"), split).unwrap();
+    let refused = lock_stack(&recorded(dir.path(), dir.path().join("split.toml"))).await.unwrap_err();
+    assert!(format!("{refused:#}").contains("libcuda1"), "{refused:#}");
 }

@@ -6,3 +6,4 @@ mod contexts; // Several servers
 mod doctor; // Faults made for real
 mod guide; // docs/api.md, typed
 mod muster; // The program and a server of the test's own
+mod stacks; // Lint, diff, publish

@@ -1,0 +1,166 @@
+//! `muster stack`, as far as it asks a server: publish, plan, drift, and diff of what is published.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use muster_api::client::{ClientError, Precondition};
+use muster_api::nodes::NodeSpec;
+use muster_api::stacks::NodeDrift;
+use muster_core::stacks::StackSpec;
+use muster_core::stacks::diff::Class;
+use muster_core::stacks::rules::{Level, Subject, refusal};
+use muster_core::values::Digest;
+use serde_json::json;
+
+use super::output::{Column, Form};
+use super::progress;
+use super::session::Session;
+use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint};
+
+/// A line for each node.
+const COLUMNS: &[Column] = &[
+    Column::new("NODE", "/node", Form::Text),
+    Column::new("STACK", "/stack", Form::Text),
+    Column::new("DIFFERS", "", Form::By(|drift, _| drift["items"].as_array().map_or(0, Vec::len).to_string())),
+    Column::new("MENDING COSTS", "/class", Form::Text),
+    Column::new("SEEN", "/observed_at", Form::Age),
+    Column::new("LOCK", "/lock", Form::Digest),
+    Column::new("CURRENT", "/current", Form::Text),
+];
+
+pub(super) async fn run(session: &Session, verb: StackVerb) -> anyhow::Result<()> {
+    match verb {
+        StackVerb::Diff(args) => {
+            let before = find(session, &args.before).await?;
+            let after = find(session, &args.after).await?;
+            lint::show_diff(&before, &after, session.output)
+        }
+        StackVerb::Publish(args) => publish(session, &args).await,
+        StackVerb::Plan(args) => plan(session, &args).await,
+        StackVerb::Drift(args) => drift(session, &args).await,
+        verb @ (StackVerb::Lint(_) | StackVerb::Lock(_)) => stack::run(verb, session.output).await,
+    }
+}
+
+/// A stack from its file, or as it is published.
+async fn find(session: &Session, given: &str) -> anyhow::Result<StackSpec> {
+    match stack::is_file(given) {
+        true => stack::parse(Path::new(given)),
+        false => Ok(session.client.get::<StackSpec>(given).await?.spec),
+    }
+}
+
+/// The bundle's document.
+#[derive(serde::Deserialize)]
+struct Bundle {
+    files: BTreeMap<String, Digest>,
+}
+
+/// The blobs first: a stack that is published can be installed.
+async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
+    let spec = stack::parse(&args.stack)?;
+    if let Some(why) = refusal(Subject { stack: &spec, image: None, facts: None }) {
+        return Err(ClientError::Usage(why).into());
+    }
+    let unlocked =
+        || ClientError::Usage("the stack has no lock or no bundle; make them with `muster stack lock`".into());
+    spec.lock.as_ref().ok_or_else(unlocked)?;
+    let bundle = spec.bundle.ok_or_else(unlocked)?;
+    let blob = |digest: &Digest| args.blobs.join("sha256").join(digest.hex());
+    let text = std::fs::read(blob(&bundle)).with_context(|| format!("{}: the bundle", args.blobs.display()))?;
+    let files: Bundle = serde_json::from_slice(&text).context("the bundle's document")?;
+    if !args.dry_run {
+        for digest in files.files.values().chain([&bundle]) {
+            session.client.upload_blob(*digest, &blob(digest)).await?;
+        }
+    }
+    let path = ["stacks", args.name.as_str()];
+    let current = match session.client.get_value(&path, &[]).await {
+        Ok(object) => Some(object),
+        Err(error) if error.status() == Some(404) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let mut body = json!({ "spec": spec });
+    if let Some(object) = &current {
+        (body["labels"], body["annotations"]) = (object["labels"].clone(), object["annotations"].clone());
+    }
+    let precondition =
+        current.and_then(|object| object["generation"].as_i64()).map_or(Precondition::Absent, Precondition::Generation);
+    let query: Vec<(&str, &str)> = args.dry_run.then_some(("dry_run", "true")).into_iter().collect();
+    let written = session.client.put_value_with(&path, &query, &body, precondition).await?;
+    let verb = if args.dry_run { "would be published" } else { "published" };
+    session.output.print_lines(&written, || vec![format!("stack {} {} {verb}", args.name, spec.version)])
+}
+
+/// Asks for a look and waits for it.
+async fn look(session: &Session, node: &str, timeout: Duration) -> anyhow::Result<()> {
+    let operation = session.client.node_action(node, "check-drift", None).await?;
+    progress::follow(session, &[operation.id], timeout).await.map(drop)
+}
+
+async fn plan(session: &Session, args: &PlanArgs) -> anyhow::Result<()> {
+    look(session, &args.node, args.timeout).await?;
+    let drift = session.client.node_drift(&args.node).await?;
+    session.output.print_lines(&drift, || lines(&drift))?;
+    let refused: Vec<String> =
+        drift.findings.iter().filter(|finding| finding.level == Level::Refused).map(ToString::to_string).collect();
+    match refused.is_empty() {
+        true => Ok(()),
+        false => {
+            Err(ClientError::Usage(format!("the stack cannot go onto {}: {}", drift.node, refused.join("; "))).into())
+        }
+    }
+}
+
+async fn drift(session: &Session, args: &DriftArgs) -> anyhow::Result<()> {
+    let mut found = Vec::new();
+    for node in &args.nodes {
+        if args.look {
+            look(session, node, args.timeout).await?;
+        }
+        found.push(session.client.node_drift(node).await?);
+    }
+    if args.nodes.is_empty() {
+        for node in session.client.list_all::<NodeSpec>(Some("state=in_service")).await? {
+            match session.client.node_drift(node.name.as_str()).await {
+                Ok(drift) => found.push(drift),
+                // Nobody has looked yet: that is neither drift nor none, and is told.
+                Err(error) if error.status() == Some(404) => {
+                    session.output.note(&format!("{}: never held against its stack", node.name));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    match found.as_slice() {
+        [one] if !args.nodes.is_empty() => session.output.print_lines(one, || lines(one)),
+        several => session.output.list_of(several, COLUMNS, session.clock.now()),
+    }
+}
+
+fn lines(drift: &NodeDrift) -> Vec<String> {
+    let stack = drift.stack.as_deref().unwrap_or("no stack");
+    let mut lines = vec![format!("{} against {stack}, lock {}, seen {}", drift.node, drift.lock, drift.observed_at)];
+    if !drift.current {
+        lines.push("its pool asks for another lock by now: look again".into());
+    }
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".into());
+    lines.extend(drift.items.iter().map(|item| {
+        format!(
+            "{:<16} {:<40} is {}, wanted {}",
+            item.class.as_str(),
+            item.item,
+            shown(&item.found),
+            shown(&item.wanted)
+        )
+    }));
+    lines.push(match (drift.items.len(), drift.class) {
+        (0, _) => format!("nothing differs, of {} items", drift.checked),
+        (many, Class::None) => format!("{many} of {} items differ; mending them disturbs nothing", drift.checked),
+        (many, class) => format!("{many} of {} items differ; mending them costs: {}", drift.checked, class.as_str()),
+    });
+    lines.extend(drift.findings.iter().map(|finding| format!("{} {finding}", lint::word(finding.level))));
+    lines
+}

@@ -1,0 +1,46 @@
+//! A package index that was written down: names, versions and dependencies of packages whose repository cannot be reached. apt resolves against it as
+//! against any; sizes and digests are not in it, so nothing is installed from what comes of it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use muster_core::values::Digest;
+
+use super::index::field;
+use super::read;
+
+/// Lays the index out as a flat repository below `cache`; gives its source line.
+pub(super) fn repository(index: &Path, cache: &Path) -> anyhow::Result<String> {
+    let folder = cache.join("recorded");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+    let packages = stanzas(&read(index)?).with_context(|| index.display().to_string())?;
+    let digest = Digest::of(packages.as_bytes()).hex();
+    let date = "Date: Thu, 01 Jan 1970 00:00:00 UTC";
+    let release = format!("{date}\nSHA256:\n {digest} {} Packages\n", packages.len());
+    std::fs::write(folder.join("Packages"), packages).with_context(|| folder.display().to_string())?;
+    std::fs::write(folder.join("Release"), release).with_context(|| folder.display().to_string())?;
+    Ok(format!("deb [trusted=yes] copy:{} /\n", folder.display()))
+}
+
+/// The stanzas without comments, with what apt wants of a package that it will never fetch; a size of 0 it takes for none.
+fn stanzas(text: &str) -> anyhow::Result<String> {
+    let plain: String = text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+    let mut packages = String::new();
+    for stanza in plain.split("\n\n").map(str::trim).filter(|stanza| !stanza.is_empty()) {
+        let (Some(name), Some(version)) = (field(stanza, "Package"), field(stanza, "Version")) else {
+            bail!("a stanza has no package or no version: {stanza:?}");
+        };
+        let nothing = Digest::of(b"").hex();
+        let arch = if field(stanza, "Architecture").is_none() { "Architecture: amd64\n" } else { "" };
+        let _ = write!(
+            packages,
+            "{stanza}\n{arch}Filename: recorded/{name}_{version}.deb\nSize: 1\nSHA256: {nothing}\nDescription: recorded\n\n"
+        );
+    }
+    match packages.is_empty() {
+        true => bail!("it names no package"),
+        false => Ok(packages),
+    }
+}

@@ -1,0 +1,109 @@
+//! `muster stack`, as people type it: lint and diff on files, publish and diff against a server, and what it refuses.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::muster::{Server, file, folder, muster, run};
+
+fn shipped(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../stacks").join(name).display().to_string()
+}
+
+#[test]
+fn a_stack_is_linted_with_lines_codes_and_sources() {
+    let home = folder();
+    let typed = |arguments: &[&str]| run(&mut muster(home.path(), arguments), "");
+    for name in ["cpu-slurm", "h100-cuda12.8", "h200-cuda13", "b200-cuda13", "mi300x-rocm6"] {
+        typed(&["stack", "lint", &shipped(&format!("{name}.toml"))]).expect(0).says("nothing is refused");
+    }
+    let right = file("stacks/b200-cuda13.toml");
+    let wrong = right.replace("nvidia-fabricmanager = \"580.126.20-1\"", "nvidia-fabricmanager = \"580.95.05-1\"");
+    let path = home.path().join("wrong.toml");
+    std::fs::write(&path, &wrong).unwrap();
+    let path = path.display().to_string();
+    let line = wrong.lines().position(|line| line.starts_with("nvidia-fabricmanager")).unwrap() + 1;
+    let said = typed(&["stack", "lint", &path])
+        .expect(2)
+        .says(&format!("refused line {line}: R3: nvidia-fabricmanager 580.95.05-1"));
+    assert!(said.out.contains("gpu-operator#544"), "{}", said.out);
+    let report = typed(&["stack", "lint", &path, "--json"]).expect(2).json();
+    let refused: Vec<&Value> =
+        report["findings"].as_array().unwrap().iter().filter(|finding| finding["level"] == "refused").collect();
+    assert_eq!((refused.len(), &refused[0]["rule"], &refused[0]["line"]), (1, &json!("R3"), &json!(line)));
+    let proprietary = right.replace("nvidia-open = ", "cuda-drivers = ");
+    std::fs::write(&path, proprietary).unwrap();
+    typed(&["stack", "lint", &path]).expect(2).says("R6").says("open kernel modules only");
+    std::fs::write(&path, "version = \"1\"\nimage = \"i\"\ncolour = \"red\"\n").unwrap();
+    typed(&["stack", "lint", &path]).expect(1).says("line 3").says("colour");
+}
+
+#[test]
+fn two_files_are_compared_without_a_server() {
+    let home = folder();
+    let diff = ["stack", "diff", &shipped("h100-cuda12.8.toml"), &shipped("b200-cuda13.toml")];
+    let said = run(&mut muster(home.path(), &diff), "").expect(0);
+    for line in ["package cuda-toolkit-12-8", "package nvlsm", "module mlx5_core", "the dearest costs"] {
+        assert!(said.out.contains(line), "{line}: {}", said.out);
+    }
+    let same = ["stack", "diff", &shipped("cpu-slurm.toml"), &shipped("cpu-slurm.toml"), "-o", "json"];
+    assert_eq!(run(&mut muster(home.path(), &same), "").expect(0).json()["differences"], json!([]));
+}
+
+/// Puts a blob where `muster stack lock` would; gives its digest.
+fn blob(blobs: &Path, bytes: &[u8]) -> String {
+    let hex = hex::encode(Sha256::digest(bytes));
+    std::fs::create_dir_all(blobs.join("sha256")).unwrap();
+    std::fs::write(blobs.join("sha256").join(&hex), bytes).unwrap();
+    format!("sha256:{hex}")
+}
+
+#[test]
+fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work() {
+    let server = Server::start();
+    let nothing = format!("sha256:{}", "0".repeat(64));
+    let image = json!({
+        "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "digest": nothing, "size": 1,
+        "raw_digest": nothing, "raw_size": 1, "kernel": "6.1.0-1-amd64", "packages": [], "partitions": { "esp": 1, "root": 2 },
+    });
+    server.typed(&["image", "create", "debian-12", "-f", "-"], &image.to_string()).expect(0);
+    let blobs = server.dir.path().join("blobs");
+    let package = blob(&blobs, b"a package");
+    let bundle = blob(&blobs, json!({ "files": { "runc_1.1-1_amd64.deb": package } }).to_string().as_bytes());
+    let stack = |version: &str, more: &str| {
+        format!(
+            "version = \"{version}\"\nimage = \"debian-12\"\nbundle = \"{bundle}\"\n[packages]\nrunc = \"1.1-1\"\n{more}\n[lock]\nimage_digest = \"{nothing}\"\n\
+             arch = \"amd64\"\n[[lock.packages]]\nname = \"runc\"\nversion = \"1.1-1\"\narch = \"amd64\"\nsize = 9\nsha256 = \"{package}\"\nfilename = \"runc_1.1-1_amd64.deb\"\n"
+        )
+    };
+    let path = server.dir.path().join("stack.toml");
+    let (path, blobs) = (path.display().to_string(), blobs.display().to_string());
+    let publish = ["stack", "publish", "cpu", path.as_str(), "--blobs", blobs.as_str()];
+    // Whose Fabric Manager it is cannot be said without a driver: a locked stack is refused for it.
+    std::fs::write(&path, stack("1", "nvidia-fabricmanager = \"580.126.20-1\"")).unwrap();
+    server.muster(&publish).expect(2).says("R3").says("cannot be judged");
+    std::fs::write(&path, stack("1", "")).unwrap();
+    server.muster(&[&publish[..], &["--dry-run"]].concat()).expect(0).says("would be published");
+    server.muster(&["stack", "get", "cpu"]).expect(3);
+    server.muster(&publish).expect(0).says("stack cpu 1 published");
+    let shown = server.muster(&["stack", "get", "cpu", "--json"]).expect(0).json();
+    assert_eq!(shown["status"]["bundle_present"], true);
+    server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("nothing differs");
+    // Under the same version it stays as it is.
+    std::fs::write(&path, stack("1", "chrony = \"4.3-2\"")).unwrap();
+    server.muster(&publish).expect(4).says("publish another version");
+    std::fs::write(&path, stack("2", "chrony = \"4.3-2\"")).unwrap();
+    server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("package chrony");
+    server.muster(&publish).expect(0).says("stack cpu 2 published");
+    // The server refuses by itself what another client sends.
+    let wrong = json!({ "version": "1", "image": "debian-12", "selector": { "gpu": "blackwell" }, "packages": { "cuda-drivers": "580.126.20-1" } });
+    server
+        .typed(&["stack", "create", "wrong", "-f", "-"], &wrong.to_string())
+        .expect(2)
+        .says("R6")
+        .says("/spec/packages/cuda-drivers");
+    server.muster(&["stack", "drift"]).expect(0);
+    server.muster(&["stack", "drift", "nobody"]).expect(3);
+    server.muster(&["stack", "plan", "nobody"]).expect(3);
+}
