@@ -108,11 +108,11 @@ async fn an_agent_that_goes_on_takes_no_list_of_before_for_the_newer_one() {
     world.claim("n3").await.expect(201);
     world.settle().await;
     assert_eq!(world.state("n3").await, "in_service", "{:?}", world.value("n3", "reason").await);
-    assert!(world.rack().scheduler.revision > revision && world.rack().scheduler.lists("n3"));
+    let scheduler = world.rack().scheduler.clone();
+    assert!(scheduler.revision > revision && scheduler.lists("n3"));
     // What was fenced stays fenced: a list of before is still not put back.
-    let (revision, members) = (world.rack().scheduler.revision, world.rack().scheduler.members.clone());
-    world.rack().configure(&ClusterMembers { revision: revision - 1, nodes: Vec::new() });
-    assert_eq!(world.rack().scheduler.members, members);
+    world.rack().configure(&ClusterMembers { revision: scheduler.revision - 1, nodes: Vec::new() });
+    assert_eq!(world.rack().scheduler.members, scheduler.members);
 }
 
 #[tokio::test]
