@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 25] = [
+const LISTS: [(&str, &str, Holds); 26] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     ("list_subnets", "/v1/subnets", Part("/name", "prov", "far-net")),
@@ -50,6 +50,7 @@ const LISTS: [(&str, &str, Holds); 25] = [
     ("list_suites", "/v1/suites", All),
     ("list_credentials", "/v1/credentials", All),
     ("list_role_bindings", "/v1/role_bindings", All),
+    ("list_waivers", "/v1/waivers", Nothing),
     ("list_webhooks", "/v1/webhooks", Nothing),
     ("list_webhook_deliveries", "/v1/webhooks/x/deliveries", Nothing),
     ("list_tokens", "/v1/tokens", Own),
