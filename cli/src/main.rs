@@ -34,7 +34,7 @@ enum Program {
     /// Make the first token or administrator, beside the database
     #[command(subcommand)]
     Admin(programs::bootstrap::AdminVerb),
-    /// Hold the history against its seals, beside the database
+    /// The history's seals: the newest one, and whether the history is what was sealed
     #[command(subcommand)]
     Audit(programs::audit::AuditVerb),
     /// Find what is wrong with this host's set-up, and say what to do
@@ -64,6 +64,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands(kept);
     let programs = programs.mut_subcommand("agent", client::grammar::agent);
+    let programs = programs.mut_subcommand("audit", client::grammar::audit);
     client::grammar::grouped(client::grammar::add(programs))
 }
 
@@ -92,6 +93,11 @@ fn main() -> ExitCode {
 }
 
 async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    if let Some((client::completing::VERB, typed)) = matches.subcommand() {
+        let words: Vec<String> = typed.get_many("words").into_iter().flatten().cloned().collect();
+        client::completing::run(command(), &words).await;
+        return Ok(());
+    }
     let common = Common::from_arg_matches(matches)?;
     // Ctrl-C ends these at once: whatever they asked for goes on at the server.
     if let Some(done) = client::run(&common, matches).await {
@@ -99,7 +105,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let program = Program::from_arg_matches(matches)?;
     if let Program::Completion { shell } = program {
-        clap_complete::generate(shell, &mut command(), "muster", &mut std::io::stdout());
+        client::completing::print(shell, &mut command());
         return Ok(());
     }
     let form = if common.output.is_table() { programs::audit::Form::Lines } else { programs::audit::Form::Json };

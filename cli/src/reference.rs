@@ -15,7 +15,8 @@ Made from the program's own grammar (`UPDATE_CLI=1 cargo nextest run -p muster r
 `muster NOUN VERB`. Nouns are the kinds of the API, by the words its documents have; `muster nodes list` and `muster hardware-profile list` work as
 well. `list` gives all there are, page by page, unless `--limit`; `--filter`, `--sort` and `--fields` are the API's own (docs/api.md). `-o json`
 prints a list as an array, an object as an object. What cannot be taken back asks on a terminal, and only there; `-y` does not.
-`muster completion bash|zsh|fish` prints a shell's completions: `source <(muster completion bash)`.
+`muster completion bash|zsh|fish` prints a shell's completions: `source <(muster completion bash)`. They ask the server for the names of what there is,
+for a second at most.
 ";
 
 fn page(command: &mut Command) -> String {

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::{Client, ClientError, Precondition};
 use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
 use crate::approvals::Approval;
+use crate::audit::AuditHead;
 use crate::break_glass::BreakGlass;
 use crate::cautions::{CautionStatus, ConfirmCaution};
 use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
@@ -176,6 +177,14 @@ impl Client {
         self.fetch(self.request(Method::GET, &["caution"])).await
     }
 
+    /// The newest seal of the history.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn audit_head(&self) -> Result<AuditHead, ClientError> {
+        self.fetch(self.request(Method::GET, &["audit"])).await
+    }
+
     /// Whether the local administrator may sign in.
     ///
     /// # Errors
@@ -224,6 +233,14 @@ impl Client {
     /// 409 when the wipe has begun; see [`ClientError`].
     pub async fn undo_release(&self, claim: &str) -> Result<Operation, ClientError> {
         self.fetch(self.request(Method::POST, &["claims", claim, "undo"])).await
+    }
+
+    /// What taking a release back would do.
+    ///
+    /// # Errors
+    /// As [`Client::undo_release`].
+    pub async fn plan_undo(&self, claim: &str) -> Result<NodePlan, ClientError> {
+        self.fetch(self.request(Method::POST, &["claims", claim, "undo"]).query(&[("dry_run", "true")])).await
     }
 
     /// What waits for a second person.

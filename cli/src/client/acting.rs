@@ -48,9 +48,12 @@ pub(crate) struct OneArgs {
     pub(super) how: How,
 }
 
-/// Why, and whether to wait.
+/// Why, whether to wait, and whether to do it at all.
 #[derive(Args, Debug)]
 pub(crate) struct How {
+    /// Show what it would do, and do nothing.
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
+    pub(super) plan: bool,
     /// Why, for the history.
     #[arg(long)]
     pub(super) reason: Option<String>,

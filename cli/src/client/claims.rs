@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use muster_api::claims::{Claim, ClaimSpec, CreateClaim};
+use muster_api::plans::Desired;
 use muster_core::values::Name;
 
 use super::acting::{Waiting, tell};
 use super::kinds::columns;
 use super::session::Session;
-use super::{asking, progress};
+use super::{asking, plans, progress};
 
 /// What can be done with claims.
 #[derive(Debug, Subcommand)]
@@ -41,6 +42,9 @@ pub(crate) struct CreateArgs {
     /// How many nodes, one claim each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
     count: u32,
+    /// Show which node it would be and what would be done to it, and do nothing.
+    #[arg(long, visible_alias = "dry-run", conflicts_with_all = ["count", "wait"])]
+    plan: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
@@ -49,6 +53,9 @@ pub(crate) struct CreateArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArgs {
     claim: String,
+    /// Show which node would be wiped, and do nothing.
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
+    plan: bool,
     /// Erase the disks at once, without the time in which the release can be undone.
     #[arg(long)]
     erase_now: bool,
@@ -63,6 +70,9 @@ pub(crate) struct ReleaseArgs {
 #[derive(Args, Debug)]
 pub(crate) struct UndoArgs {
     claim: String,
+    /// Show what it would do, and do nothing.
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
+    plan: bool,
     #[command(flatten)]
     waiting: Waiting,
 }
@@ -82,7 +92,14 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
 
 async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     let selector = args.node.is_none().then(|| args.label.into_iter().collect::<BTreeMap<_, _>>());
-    let request = CreateClaim { name: args.name, spec: ClaimSpec { pool: args.pool, node: args.node, selector } };
+    let spec = ClaimSpec { pool: args.pool, node: args.node, selector };
+    if args.plan {
+        // The server makes no name for what it only tells of.
+        let name = args.name.map_or_else(|| "planned".to_owned(), |name| name.to_string());
+        let spec = serde_json::to_value(&spec)?;
+        return plans::tell(session, Desired { kind: "claim".into(), name, spec, ..Desired::default() }).await;
+    }
+    let request = CreateClaim { name: args.name, spec };
     let mut claims = Vec::new();
     let mut refused = None;
     for _ in 0..args.count {
@@ -119,6 +136,14 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
 
 async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
     let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
+    if args.plan {
+        let (name, erase_now) = (claim.id.to_string(), args.erase_now);
+        return plans::tell(
+            session,
+            Desired { kind: "claim".into(), name, absent: true, erase_now, ..Desired::default() },
+        )
+        .await;
+    }
     let erased = if args.erase_now { " Its disks are erased at once." } else { "" };
     if !asking::agreed(&format!("Release {} from {}?{erased}", claim.status.node, claim.spec.pool), args.yes)? {
         return Ok(());
@@ -139,6 +164,9 @@ async fn release(session: &Session, args: &ReleaseArgs) -> anyhow::Result<()> {
 }
 
 async fn undo(session: &Session, args: &UndoArgs) -> anyhow::Result<()> {
+    if args.plan {
+        return plans::show(session, &session.client.plan_undo(&args.claim).await?);
+    }
     let operation = session.client.undo_release(&args.claim).await?;
     let id = operation.id;
     let told = || vec![format!("{} is kept; its way back is operation {id}", args.claim)];

@@ -50,6 +50,19 @@ pub(crate) struct Chosen {
 }
 
 impl Connection {
+    /// What a line that is still being typed says of it.
+    pub(super) fn typed(words: &[String]) -> Self {
+        let said = |option: &str| {
+            let given = words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix(option)? {
+                "" => words.get(at + 1).filter(|word| *word != "=").or_else(|| words.get(at + 2)).cloned(),
+                rest => rest.strip_prefix('=').map(str::to_owned),
+            });
+            given.filter(|value| !value.is_empty())
+        };
+        let token_file = said("--token-file").map(PathBuf::from);
+        Self { server: said("--server"), token_file, context: said("--context") }
+    }
+
     /// The client for it.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let Chosen { url, token } = self.chosen()?;

@@ -5,8 +5,8 @@ use clap::{Args as _, Command, Subcommand as _};
 use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
-    agents, apply, approvals, caution, claims, contexts, events, exit, gate_runs, kinds, nodes, operations, parts,
-    tokens, uploads, waivers, webhooks,
+    agents, apply, approvals, audits, caution, claims, completing, contexts, events, exit, gate_runs, kinds, nodes,
+    operations, parts, tokens, uploads, waivers, webhooks,
 };
 use crate::{gates, stack};
 
@@ -71,6 +71,7 @@ pub(crate) fn add(command: Command) -> Command {
         .subcommand(alone("apply", applied, apply::ApplyArgs::augment_args))
         .subcommand(alone("plan", planned, apply::PlanArgs::augment_args))
         .subcommand(exit::command())
+        .subcommand(completing::command())
 }
 
 /// Adds a kind's own verbs.
@@ -97,6 +98,11 @@ pub(crate) fn agent(command: Command) -> Command {
     command.subcommands(verbs).args_conflicts_with_subcommands(true).subcommand_negates_reqs(true)
 }
 
+/// Gives the audit's noun what the server tells of it, beside the program that reads the database.
+pub(crate) fn audit(command: Command) -> Command {
+    audits::HeadVerb::augment_subcommands(command)
+}
+
 /// `--help` without a page of alphabet: what there is, by what it is for.
 pub(crate) fn grouped(mut command: Command) -> Command {
     let about = |word: &str| {
@@ -114,8 +120,8 @@ pub(crate) fn grouped(mut command: Command) -> Command {
             listed.push(word);
         }
     }
-    let more = command.get_subcommands().map(Command::get_name).filter(|name| !listed.contains(name));
-    let more: Vec<String> = more.map(str::to_owned).collect();
+    let more = command.get_subcommands().filter(|found| !found.is_hide_set()).map(Command::get_name);
+    let more: Vec<String> = more.filter(|name| !listed.contains(name)).map(str::to_owned).collect();
     if !more.is_empty() {
         text.push_str(&format!("\nAlso: {}\n", more.join(", ")));
     }

@@ -5,8 +5,10 @@ mod agents; // muster agent list, enrol, remove
 mod apply; // Documents from files
 mod approvals; // muster approval
 mod asking; // A question before what cannot be taken back
+mod audits; // muster audit head
 mod caution; // muster caution
 mod claims; // muster claim
+pub(crate) mod completing; // What a command line can go on with
 pub(crate) mod connection; // Which server, as whom
 mod consoles; // muster node console
 mod contexts; // muster context
@@ -61,10 +63,11 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
             _ => {}
         },
         "agent" if matches.subcommand_name().is_none() => return None,
+        "audit" if matches.subcommand_name() != Some("head") => return None,
         _ => {}
     }
     let kind = kinds::noun(word);
-    let other = ["event", "gate_run", "component", "caution", "blob", "apply", "plan", "agent"];
+    let other = ["event", "gate_run", "component", "caution", "blob", "apply", "plan", "agent", "audit"];
     if kind.is_none() && !other.contains(&word) {
         return None;
     }
@@ -97,6 +100,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "caution" => caution::run(session, caution::CautionVerb::from_arg_matches(matches)?).await,
         "blob" => uploads::run(session, uploads::BlobVerb::from_arg_matches(matches)?).await,
         "agent" => agents::run(session, agents::AgentVerb::from_arg_matches(matches)?).await,
+        "audit" => audits::run(session, audits::HeadVerb::from_arg_matches(matches)?).await,
         "apply" => apply::run(session, apply::ApplyArgs::from_arg_matches(matches)?).await,
         "plan" => apply::plan(session, apply::PlanArgs::from_arg_matches(matches)?).await,
         // The command line's own parser lets no other verb through.

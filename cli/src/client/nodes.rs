@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use muster_api::client::ClientError;
-use muster_api::nodes::{Node, NodeAction, NodeFacts, NodeSpec};
+use muster_api::nodes::{Node, NodeAction, NodeFacts, NodePlan, NodeSpec};
 use tokio::time::Instant;
 
 use super::acting::{ActArgs, OneArgs, begun};
@@ -15,7 +15,7 @@ use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::progress::parse_duration;
 use super::session::Session;
-use super::{asking, consoles, events, gate_runs};
+use super::{asking, consoles, events, gate_runs, plans};
 
 /// What can be asked of nodes.
 #[derive(Debug, Subcommand)]
@@ -159,16 +159,24 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::Resume(args) => ("resume", args),
         Act::Reinstate(args) => ("reinstate", args),
         Act::Wipe(args) => {
-            match asking::agreed(&format!("Erase every disk of {}?", args.act.nodes.join(", ")), args.yes)? {
+            let question = format!("Erase every disk of {}?", args.act.nodes.join(", "));
+            match asking::agreed(&question, args.yes || args.act.how.plan)? {
                 true => ("wipe", args.act),
                 false => return Ok(()),
             }
         }
-        Act::Retire(args) => match asking::agreed(&format!("Retire {}?", args.act.nodes.join(", ")), args.yes)? {
-            true => ("retire", args.act),
-            false => return Ok(()),
-        },
+        Act::Retire(args) => {
+            let question = format!("Retire {}?", args.act.nodes.join(", "));
+            match asking::agreed(&question, args.yes || args.act.how.plan)? {
+                true => ("retire", args.act),
+                false => return Ok(()),
+            }
+        }
     };
+    let body = NodeAction { reason: args.how.reason.clone(), until: None };
+    if args.how.plan {
+        return plan_action(session, &args.nodes, action, &body).await;
+    }
     let mut operations = Vec::with_capacity(args.nodes.len());
     let mut refused = None;
     for node in &args.nodes {
@@ -186,9 +194,31 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
     refused.map_or(Ok(()), |error| Err(anyhow::Error::from(error).context(format!("not every node: {action}"))))
 }
 
+/// What an action would do to each of these nodes; one that would be refused says why.
+async fn plan_action(session: &Session, nodes: &[String], action: &str, body: &NodeAction) -> anyhow::Result<()> {
+    let mut plans = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match session.client.plan_node(node, action, body).await {
+            Ok(plan) => plans.push((node.as_str(), plan)),
+            Err(error) if nodes.len() == 1 || error.status() != Some(409) => return Err(error.into()),
+            Err(error) => {
+                let plan = NodePlan { effect: "none".into(), changes: Vec::new(), blockers: vec![error.to_string()] };
+                plans.push((node.as_str(), plan));
+            }
+        }
+    }
+    match plans.as_slice() {
+        [(_, one)] => plans::show(session, one),
+        several => plans::show_all(session, several),
+    }
+}
+
 async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {
     let until = args.lasts.map(SignedDuration::try_from).transpose()?.map(|lasts| session.clock.now() + lasts);
     let body = NodeAction { reason: args.act.how.reason.clone(), until };
+    if args.act.how.plan {
+        return plan_action(session, std::slice::from_ref(&args.act.node), "maintain", &body).await;
+    }
     let operation = session.client.maintain_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
 }

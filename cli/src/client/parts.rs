@@ -6,6 +6,7 @@ use muster_api::nodes::{ReplaceParts, ReplacedPart};
 
 use super::acting::{OneArgs, begun};
 use super::output::{Column, Form};
+use super::plans;
 use super::session::Session;
 
 /// Which parts were replaced.
@@ -28,7 +29,11 @@ fn part(text: &str) -> Result<ReplacedPart, String> {
 
 pub(super) async fn replace(session: &Session, args: ReplaceArgs) -> anyhow::Result<()> {
     let reason = args.act.how.reason.clone().context("say with --reason what was wrong: the next person will ask")?;
-    let operation = session.client.replace_parts(&args.act.node, &ReplaceParts { reason, parts: args.parts }).await?;
+    let body = ReplaceParts { reason, parts: args.parts };
+    if args.act.how.plan {
+        return plans::show(session, &session.client.plan_node(&args.act.node, "replace-parts", &body).await?);
+    }
+    let operation = session.client.replace_parts(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
 }
 

@@ -1,9 +1,10 @@
 //! `muster node rename`, `muster node move`, `muster node adopt`.
 
 use clap::Args;
-use muster_api::nodes::{AdoptNode, MoveNode, NodePlan, RenameNode};
+use muster_api::nodes::{AdoptNode, MoveNode, RenameNode};
 
 use super::acting::{OneArgs, begun};
+use super::plans::show;
 use super::session::Session;
 
 /// Another name.
@@ -12,9 +13,6 @@ pub(crate) struct RenameArgs {
     #[command(flatten)]
     act: OneArgs,
     name: String,
-    /// Show what it would do, and do nothing.
-    #[arg(long, visible_alias = "dry-run")]
-    plan: bool,
 }
 
 /// A machine that runs already.
@@ -33,9 +31,6 @@ pub(crate) struct AdoptArgs {
     /// Name of the claim; the node's own by default.
     #[arg(long)]
     claim: Option<String>,
-    /// Show what it would write there, and do nothing.
-    #[arg(long, visible_alias = "dry-run")]
-    plan: bool,
 }
 
 /// Another place.
@@ -50,14 +45,11 @@ pub(crate) struct MoveArgs {
     unit: Option<u32>,
     #[arg(long)]
     site: Option<String>,
-    /// Show what it would do, and do nothing.
-    #[arg(long, visible_alias = "dry-run")]
-    plan: bool,
 }
 
 pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Result<()> {
     let body = RenameNode { name: args.name, reason: args.act.how.reason.clone() };
-    if args.plan {
+    if args.act.how.plan {
         return show(session, &session.client.plan_node(&args.act.node, "rename", &body).await?);
     }
     let operation = session.client.rename_node(&args.act.node, &body).await?;
@@ -66,7 +58,7 @@ pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Resul
 
 pub(super) async fn shift(session: &Session, args: MoveArgs) -> anyhow::Result<()> {
     let body = MoveNode { site: args.site, rack: args.rack, rack_unit: args.unit, reason: args.act.how.reason.clone() };
-    if args.plan {
+    if args.act.how.plan {
         return show(session, &session.client.plan_node(&args.act.node, "move", &body).await?);
     }
     let operation = session.client.move_node(&args.act.node, &body).await?;
@@ -81,18 +73,9 @@ pub(super) async fn adopt(session: &Session, args: AdoptArgs) -> anyhow::Result<
         claim: args.claim,
         reason: args.act.how.reason.clone(),
     };
-    if args.plan {
+    if args.act.how.plan {
         return show(session, &session.client.plan_node(&args.act.node, "adopt", &body).await?);
     }
     let operation = session.client.adopt_node(&args.act.node, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
-}
-
-fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
-    session.output.print_lines(plan, || {
-        let effect = format!("effect: {}", plan.effect);
-        let changes = plan.changes.iter().map(|change| format!("  {change}"));
-        let blockers = plan.blockers.iter().map(|blocker| format!("blocked: {blocker}"));
-        [effect].into_iter().chain(changes).chain(blockers).collect()
-    })
 }

@@ -1,10 +1,12 @@
 //! A plan as a person reads it, and their word that it may be done.
 
-use muster_api::plans::{Plan, PlannedObject};
-use serde_json::Value;
+use muster_api::nodes::NodePlan;
+use muster_api::plans::{Desired, MakePlan, Plan, PlannedObject, ReleaseLimit};
+use serde_json::{Value, json};
 
 use super::asking;
 use super::output::{Column, Form, clean};
+use super::session::Session;
 
 /// A line for each object.
 pub(super) const COLUMNS: &[Column] = &[
@@ -37,6 +39,52 @@ fn cost(object: &PlannedObject) -> String {
         effect if object.begins => format!("{} now", clean(effect)),
         effect => format!("{} when installed again", clean(effect)),
     }
+}
+
+/// What an action on one node would do.
+pub(super) fn show(session: &Session, plan: &NodePlan) -> anyhow::Result<()> {
+    session.output.print_lines(plan, || {
+        let effect = format!("effect: {}", plan.effect);
+        let changes = plan.changes.iter().map(|change| format!("  {change}"));
+        let blockers = plan.blockers.iter().map(|blocker| format!("blocked: {blocker}"));
+        [effect].into_iter().chain(changes).chain(blockers).collect()
+    })
+}
+
+/// The same of several: a line for each.
+pub(super) fn show_all(session: &Session, plans: &[(&str, NodePlan)]) -> anyhow::Result<()> {
+    let items: Vec<Value> = plans.iter().map(|(node, plan)| json!({ "name": node, "plan": plan })).collect();
+    session.output.list(&items, OF_NODES, session.clock.now())
+}
+
+const OF_NODES: &[Column] = &[
+    Column::new("NODE", "/name", Form::Text),
+    Column::new("EFFECT", "/plan/effect", Form::Text),
+    Column::new("CHANGE", "/plan/changes/0", Form::Text),
+    Column::new("BLOCKED", "/plan/blockers/0", Form::Text),
+];
+
+/// What writing or removing one object would do.
+pub(super) async fn tell(session: &Session, object: Desired) -> anyhow::Result<()> {
+    let plan = session.client.plan(&MakePlan { objects: vec![object] }).await?;
+    session.output.print_lines(&plan, || plan.objects.iter().flat_map(lines).collect())
+}
+
+fn lines(object: &PlannedObject) -> Vec<String> {
+    let mut lines = vec![format!("effect: {}", cost(object))];
+    let mut named = |what: &str, names: &[String]| {
+        if !names.is_empty() {
+            lines.push(format!("  {what}: {}", names.join(" ")));
+        }
+    };
+    named("nodes", &object.nodes);
+    named("gates", &object.gates);
+    let limit = |limit: &ReleaseLimit| {
+        format!("  {}: {} of {} releases in an hour are left, this one counted", limit.of, limit.left, limit.per_hour)
+    };
+    lines.extend(object.limits.iter().map(limit));
+    lines.extend(object.blockers.iter().map(|fault| format!("blocked: {} {}", fault.pointer, fault.detail)));
+    lines
 }
 
 /// Whether whoever sits at the terminal agrees to it; what changes nothing needs no word.

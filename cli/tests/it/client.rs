@@ -118,6 +118,53 @@ fn interrupted(server: &Server, id: &str) {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
+/// What is kept by anybody elsewhere holds the history as the server's own file does.
+#[test]
+fn the_newest_seal_is_shown_and_kept() {
+    let server = fleet();
+    let kept = server.dir.path().join("kept");
+    let mut anchor = String::new();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while anchor.is_empty() {
+        assert!(std::time::Instant::now() < until, "nothing is sealed");
+        anchor = server.muster(&["audit", "head", "--anchor"]).expect(0).out;
+    }
+    std::fs::write(&kept, &anchor).unwrap();
+    let head = server.muster(&["audit", "head", "--json"]).expect(0).json();
+    assert!(head["number"].as_i64().unwrap() >= 1 && head["hash"].as_str().unwrap().len() == 64, "{head}");
+    server.muster(&["audit", "head"]).expect(0).says("over every event up to").says("hash ");
+    let (database, kept) = (server.database("muster"), kept.display().to_string());
+    let verify = ["audit", "verify", "--database-url", &database, "--anchors", &kept];
+    server.muster(&verify).expect(0).says("1 anchors");
+    let hash = serde_json::from_str::<Value>(&anchor).unwrap()["hash"].as_str().unwrap().to_owned();
+    std::fs::write(&kept, anchor.replace(&hash, &"0".repeat(64))).unwrap();
+    server.muster(&verify).expect(6).says("not the one in the anchors");
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_planned_first() {
+    let server = fleet();
+    let reason = ["--reason", "a fan rattles"];
+    let plan = |arguments: &[&str]| server.muster(&[arguments, &reason, &["--plan"]].concat());
+    plan(&["node", "quarantine", "gpu-1"]).expect(0).says("effect: ");
+    assert_eq!(server.muster(&["operation", "list", "--node", "gpu-1", "-o", "name"]).expect(0).out.lines().count(), 1);
+    server.muster(&[&["node", "quarantine", "gpu-1", "--wait"][..], &reason].concat()).expect(0);
+    plan(&["node", "wipe", "gpu-1"]).expect(0).says("effect: wipe").says("gpu-1: ");
+    plan(&["node", "retire", "gpu-1"]).expect(0).says("effect: ");
+    let both = plan(&["node", "wipe", "gpu-1", "gpu-2"]).expect(0);
+    let refused = both.out.lines().find(|line| line.starts_with("gpu-2")).unwrap();
+    assert!(refused.contains("wipe is possible in") && both.out.contains("NODE"), "{}", both.out);
+    plan(&["node", "wipe", "gpu-2"]).expect(4).says("wipe is possible in");
+    plan(&["node", "replace-parts", "gpu-1", "--part", "disk:A=B"]).expect(2).says("never had");
+    server.muster(&["node", "wipe", "gpu-1", "--plan", "--wait"]).expect(2);
+    let node = server.muster(&["node", "get", "gpu-1", "-o", "json"]).expect(0).json();
+    assert_eq!(node["status"]["state"], "quarantined");
+    assert_eq!(server.muster(&["operation", "list", "--node", "gpu-1", "-o", "name"]).expect(0).out.lines().count(), 2);
+    server.muster(&["claim", "release", "none", "--plan"]).expect(3);
+    server.muster(&["rack", "delete", "r1", "--plan"]).expect(0).says("could be removed");
+    server.muster(&["rack", "get", "r1"]).expect(0);
+}
+
 #[test]
 fn a_plan_is_shown_and_what_is_applied_is_told() {
     let server = fleet();
@@ -193,17 +240,78 @@ fn a_terminal_gets_colours_and_a_pipe_none() {
     assert!(plain.lines().all(|line| line.trim_end().chars().count() <= 80) && plain.contains('…'), "{plain}");
 }
 
+/// What a shell offers after a line, by its own means: `completer` is run with the program's folder in front of its path.
+fn offered(server: &Server, shell: &str, completer: &str) -> Vec<String> {
+    let path =
+        format!("{}:{}", std::path::Path::new(MUSTER).parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(shell);
+    command.env_clear().env("PATH", path).env("HOME", server.dir.path());
+    command.env("MUSTER_SERVER", &server.url).env("MUSTER_TOKEN", server.token());
+    let mut offered: Vec<String> = run(&mut command, completer).expect(0).out.lines().map(str::to_owned).collect();
+    offered.sort();
+    offered
+}
+
+#[test]
+fn a_shell_offers_the_names_of_what_there_is() {
+    let server = fleet();
+    let bash = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let script = format!(
+            "source <(muster completion bash)\nCOMP_WORDS=(muster {})\nCOMP_CWORD={}\n_muster\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"\n",
+            words.join(" "),
+            words.len(),
+        );
+        offered(&server, "bash", &script)
+    };
+    assert_eq!(bash(&["node", "why", "gpu"]), ["gpu-1", "gpu-2"]);
+    assert_eq!(bash(&["node", "wipe", "gpu-1", "gpu-2"]), ["gpu-2"]);
+    assert_eq!(bash(&["racks", "get", ""]), ["r1"]);
+    assert_eq!(bash(&["claim", "create", "--node", "=", "gpu-1"]), ["gpu-1"]);
+    assert_eq!(bash(&["claim", "create", "--node=gpu-"]), ["--node=gpu-1", "--node=gpu-2"]);
+    assert_eq!(bash(&["node", "qua"]), ["quarantine"]);
+    assert_eq!(bash(&["node", "why", "$(id)"]), [""]);
+}
+
+/// As a terminal does it: a Tab, and the name is there.
+#[test]
+fn a_tab_in_an_interactive_shell_completes_a_name() {
+    let server = fleet();
+    for (shell, arguments) in [("bash", "--norc --noprofile -i"), ("zsh", "-f -i")] {
+        if Command::new(shell).arg("--version").output().is_err() {
+            eprintln!("{shell} is not installed: not looked at");
+            continue;
+        }
+        let begin = match shell {
+            "zsh" => "autoload -U compinit; compinit -u -D; source <(muster completion zsh)",
+            _ => "source <(muster completion bash)",
+        };
+        // Typed as a person does, into a terminal of its own; `rack get r` has one end.
+        let typed = format!("{begin}\nmuster rack get r\t-o name\nexit\n");
+        let path =
+            format!("{}:{}", std::path::Path::new(MUSTER).parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("script");
+        command.args(["-qec", &format!("{shell} {arguments}"), "/dev/null"]).env_clear().env("PATH", path);
+        command.env("HOME", server.dir.path()).env("TERM", "dumb").env("MUSTER_SERVER", &server.url);
+        let said = run(command.env("MUSTER_TOKEN", server.token()), &typed).out;
+        assert!(said.lines().any(|line| line.trim() == "r1"), "{shell}: {said}");
+    }
+}
+
 #[test]
 fn shells_complete_and_exit_codes_are_told() {
     let home = folder();
     let said = |arguments: &[&str]| run(&mut muster(home.path(), arguments), "").expect(0).out;
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["elvish", "powershell"] {
         let script = said(&["completion", shell]);
         assert!(script.contains("role_binding") && script.contains("quarantine"), "{shell}");
-        if shell == "bash" {
-            run(Command::new("bash").arg("-n"), &script).expect(0);
-        }
     }
+    assert!(said(&["completion", "fish"]).contains("complete -c muster"));
+    // Nobody is there to ask, and nothing is said about it.
+    let alone =
+        run(&mut muster(home.path(), &["__complete", "--", "--server", "http://127.0.0.1:9", "node", "why", ""]), "");
+    assert_eq!((alone.code, alone.out.as_str(), alone.err.as_str()), (0, "", ""));
+    assert!(said(&["__complete", "--", "node", "wi"]).contains("wipe"));
     assert!(said(&["exit-codes"]).contains("  8  What was waited for did not happen"));
     assert!(said(&["help", "exit-codes"]).contains("  8  What was waited for did not happen"));
     assert!(said(&["help", "node", "drain"]).contains("--reason"));

@@ -55,7 +55,7 @@ pub(crate) struct DeleteArgs {
     #[arg(short, long)]
     yes: bool,
     /// Say whether it could be removed, and remove nothing.
-    #[arg(long)]
+    #[arg(long, visible_alias = "plan")]
     dry_run: bool,
 }
 
