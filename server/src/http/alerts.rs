@@ -79,7 +79,7 @@ fn check(group: &AlertGroup) -> Result<(), Error> {
     }
     let wrong = |alert: &Alert| alert.fingerprint.is_empty() || alert.fingerprint.len() > 64;
     match group.alerts.iter().position(wrong) {
-        Some(at) => Err(Error::unprocessable(&format!("/alerts/{at}/fingerprint"), "out_of_range", "1 to 64 bytes.")),
+        Some(at) => Err(Error::unprocessable(format!("/alerts/{at}/fingerprint"), "out_of_range", "1 to 64 bytes.")),
         None => Ok(()),
     }
 }

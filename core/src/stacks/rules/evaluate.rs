@@ -36,7 +36,7 @@ pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     found.extend(known_bad(&packages));
     found.extend(selected(book(), &packages));
     found.extend(observed(subject));
-    found.sort_by(|a, b| b.level.cmp(&a.level));
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     found.dedup();
     found
 }

@@ -43,8 +43,10 @@ fn refused(stack: &StackSpec) -> Vec<(String, String)> {
 }
 
 /// The rule, packages that differ from the whole Hopper stack, what else differs, and what the sentence must say. And the same set right.
+type Tuple = (&'static str, Value, Value, &'static [&'static str], Value, Value);
+
 #[expect(clippy::too_many_lines, reason = "a table, a row for each tuple")]
-fn wrong_tuples() -> Vec<(&'static str, Value, Value, &'static [&'static str], Value, Value)> {
+fn wrong_tuples() -> Vec<Tuple> {
     let none = || json!({});
     let blackwell = |more: &[&str]| {
         let modules: Vec<&str> = ["ib_umad"].iter().chain(more).copied().collect();
