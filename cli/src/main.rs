@@ -39,11 +39,8 @@ enum Program {
     Audit(programs::audit::AuditVerb),
     /// Find what is wrong with this host's set-up, and say what to do
     Doctor(programs::doctor::DoctorArgs),
-    /// Read what gates read, without a node
-    #[command(subcommand)]
-    Gate(programs::gates::GateVerb),
     /// Collect what this machine's tools print, scrubbed of serials, UUIDs, addresses and names, for parsers to be written from; puts nothing under load
-    Record(programs::gates::RecordArgs),
+    Record(programs::record::RecordArgs),
     /// Print the completion script of a shell
     Completion { shell: clap_complete::Shell },
     /// Work on a stack before it is published.
@@ -112,8 +109,7 @@ async fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let cancel = programs::until_stopped()?;
     match program {
         Program::Completion { .. } => Ok(()),
-        Program::Gate(verb) => programs::gates::run(verb, form),
-        Program::Record(args) => programs::gates::record(&args),
+        Program::Record(args) => programs::record::run(&args),
         Program::Server(args) => programs::server::run(args, cancel).await,
         Program::Agent(args) => programs::agent::run(args, cancel).await,
         Program::Dev(args) => programs::dev::run(args, cancel).await,

@@ -58,7 +58,7 @@ pub(crate) fn add(command: Command) -> Command {
         )
         .subcommand(noun(
             "gate",
-            "Gates that come with Muster, explained; the linter",
+            "Gates that come with Muster, explained; the linter; what parsers read",
             gates::GateVerb::augment_subcommands,
         ))
         .subcommand(noun("component", components, parts::ComponentVerb::augment_subcommands).alias("components"))

@@ -5,10 +5,10 @@ pub(crate) mod audit; // Whether the history is what was sealed
 pub(crate) mod bootstrap; // The first administrator and the first token
 pub(crate) mod dev; // Everything in one process, on a private Postgres
 pub(crate) mod doctor; // What is wrong with this host
-pub(crate) mod gates; // What a parser of gates reads, and recordings for one
 pub(crate) mod migrate; // Brings the schema up to this version
 pub(crate) mod oidc; // Which provider vouches for people
 pub(crate) mod postgres; // A private Postgres
+pub(crate) mod record; // What this machine's tools print, for parsers
 pub(crate) mod server; // Decides
 
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,4 +1,6 @@
-//! `muster gate`: the gates that come with Muster, and the linter, without a server. Runs no gate: `muster-node gate` does.
+//! `muster gate`: the gates that come with Muster, the linter, and what parsers read, without a server. Runs no gate: `muster-node gate` does.
+
+mod parse; // What a parser reads from a file
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +36,9 @@ pub(crate) enum GateVerb {
         #[arg(long)]
         profile: Vec<String>,
     },
+    /// Show what a parser reads from a tool's answer: metrics, units, what each belongs to, versions, or why a gate would have no answer. Exits with 1
+    /// then. docs/parsers.md lists the parsers.
+    Parse(parse::ParseArgs),
 }
 
 /// Longest file, in bytes.
@@ -48,6 +53,7 @@ pub(crate) fn run(output: Output, verb: GateVerb) -> anyhow::Result<()> {
         GateVerb::List { suite } => list(output, suite.as_deref()),
         GateVerb::Explain { id } => explain(output, &id),
         GateVerb::Lint { files, profile } => lint_files(output, &files, &profile),
+        GateVerb::Parse(args) => parse::run(output, args),
     }
 }
 
