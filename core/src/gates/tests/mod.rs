@@ -139,8 +139,8 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("there is no check \"A99\"", |gate| gate.checks = vec!["A99".into()]),
         ("of is empty", |gate| gate.criteria[0].of = Some(String::new())),
         ("never seen on the real tool's output", |gate| {
-            (gate.parser, gate.criteria) =
-                ("gpu-burn".into(), vec![criterion("burn.faulty", Op::Equal, Limit::Number(0.0), "GPUs")]);
+            let bandwidth = criterion("nccl.bus_bandwidth_avg", Op::AtLeast, Limit::Number(1.0), "GB/s");
+            (gate.parser, gate.criteria) = ("nccl-tests-json".into(), vec![bandwidth]);
         }),
         ("is no limit for it", |gate| gate.criteria[0].limit = Limit::Text("profile:".into())),
     ];
