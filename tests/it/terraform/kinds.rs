@@ -219,7 +219,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     admin.get("/v1/racks").await.expect(200);
     let bearer = server.with(Some(token.clone()));
     bearer.get("/v1/sites/lab").await.expect(200);
-    bearer.get("/v1/racks").await.expect(403);
+    bearer.get("/v1/webhooks").await.expect(403);
     let own = terraform.token().to_owned();
     for text in [printed, terraform.state(), imported.state()] {
         let secrets = [SECRET, SIGNING, &token, &own];
