@@ -47,6 +47,7 @@ struct ListQuery {
 /// Waivers, newest first, those that are over with them.
 #[utoipa::path(get, path = "/v1/waivers", tag = "waivers", params(ListQuery), responses(
     (status = 200, description = "The latest thousand", body = Page<Waiver>),
+    (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
