@@ -70,7 +70,7 @@ async fn report_alerts(
 
 fn check(group: &AlertGroup) -> Result<(), Error> {
     if group.version != "4" {
-        let detail = "This reads version 4 of Alertmanager's webhook, which every version since 0.4 sends.";
+        let detail = "This reads version 4 of Alertmanager's webhook.";
         return Err(Error::unprocessable("/version", "unknown", detail));
     }
     if group.alerts.len() > MOST {
