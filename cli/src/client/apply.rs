@@ -18,6 +18,9 @@ use super::session::Session;
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 << 20;
 
+/// The most objects that the server plans at once. More are written as they come.
+const PLANNED: usize = 1000;
+
 /// What to apply.
 #[derive(Args, Debug)]
 pub(crate) struct ApplyArgs {
@@ -59,7 +62,8 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
         ordered.push((order, document));
     }
     ordered.sort_by_key(|(order, _)| *order);
-    if args.plan || (!args.yes && std::io::stdin().is_terminal()) {
+    let asked = !args.yes && std::io::stdin().is_terminal();
+    if args.plan || asked || ordered.len() <= PLANNED {
         let plan = planned(session, &ordered).await?;
         if args.plan {
             return match session.output.is_table() {
@@ -67,10 +71,15 @@ pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()
                 false => session.output.print_lines(&plan, Vec::new),
             };
         }
-        if !plans::agreed(&plan)? {
+        plans::possible(&plan)?;
+        if asked && !plans::agreed(&plan)? {
             return Ok(());
         }
     }
+    write(session, ordered).await
+}
+
+async fn write(session: &Session, ordered: Vec<(usize, Document)>) -> anyhow::Result<()> {
     let mut done = Vec::new();
     for (order, document) in ordered {
         let (kind, collection) = kind::COLLECTIONS[order];

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Access", &["token", "role_binding", "agent", "context"]),
     (
         "This host",
-        &["doctor", "gate", "record", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"],
+        &["doctor", "record", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"],
     ),
 ];
 

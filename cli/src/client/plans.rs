@@ -1,5 +1,6 @@
 //! A plan as a person reads it, and their word that it may be done.
 
+use muster_api::client::ClientError;
 use muster_api::nodes::NodePlan;
 use muster_api::plans::{Desired, MakePlan, Plan, PlannedObject, ReleaseLimit};
 use serde_json::{Value, json};
@@ -87,14 +88,33 @@ fn lines(object: &PlannedObject) -> Vec<String> {
     lines
 }
 
+/// That all of it can be written.
+///
+/// # Errors
+/// Otherwise, with the reasons on standard error.
+pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
+    let blocked: Vec<&PlannedObject> = plan.objects.iter().filter(|object| !object.blockers.is_empty()).collect();
+    for object in &blocked {
+        eprintln!("{} {} cannot be written", object.kind, clean(&object.name));
+        for fault in &object.blockers {
+            eprintln!("    {} {}", clean(&fault.pointer), clean(&fault.detail));
+        }
+    }
+    if !blocked.is_empty() {
+        let all = plan.objects.len();
+        let why = format!("{} of {all} objects cannot be written; nothing was", blocked.len());
+        return Err(ClientError::Usage(why).into());
+    }
+    Ok(())
+}
+
 /// Whether whoever sits at the terminal agrees to it; what changes nothing needs no word.
 pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
-    let blocked = plan.objects.iter().filter(|object| !object.blockers.is_empty()).count();
     let changing: Vec<&PlannedObject> = plan.objects.iter().filter(|object| object.change != "none").collect();
-    if changing.is_empty() && blocked == 0 {
+    if changing.is_empty() {
         return Ok(true);
     }
-    for object in plan.objects.iter().filter(|object| object.change != "none" || !object.blockers.is_empty()) {
+    for object in &changing {
         eprintln!("{} {} {}: {}", clean(&object.change), object.kind, clean(&object.name), cost(object));
         for difference in &object.diff {
             eprintln!("    {}", clean(&difference.pointer));
@@ -102,12 +122,6 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
         if object.node_count > 0 {
             eprintln!("    {} nodes: {}", object.node_count, clean(&object.nodes.join(" ")));
         }
-        for fault in &object.blockers {
-            eprintln!("    blocked: {} {}", clean(&fault.pointer), clean(&fault.detail));
-        }
-    }
-    if blocked > 0 {
-        anyhow::bail!("{blocked} of {} objects cannot be written; nothing was", plan.objects.len());
     }
     asking::agreed(&format!("Write {} objects?", changing.len()), false)
 }

@@ -117,7 +117,7 @@ enum View {
 impl View {
     fn new(bars: Option<&MultiProgress>) -> Self {
         let Some(bars) = bars else { return Self::Lines(String::new()) };
-        let style = ProgressStyle::with_template("{spinner} {prefix} [{bar:20}] {wide_msg}");
+        let style = ProgressStyle::with_template("{spinner} {prefix} {bar:10} {wide_msg}");
         let bar = ProgressBar::new(100).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self::Bar(bars.add(bar))

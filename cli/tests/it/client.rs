@@ -178,6 +178,11 @@ fn a_plan_is_shown_and_what_is_applied_is_told() {
     );
     server.typed(&["apply", "-f", "-"], wanted).expect(0).says("rack r1 unchanged");
     server.typed(&["apply", "-f", "-"], "kind: tower\nname: x\nspec: {}").expect(2).says("is no kind");
+    // All or nothing, where nobody is asked as well.
+    let half = "kind: site\nname: other\nspec: {}\n---\nkind: rack\nname: r3\nspec: {site: other, units: 48}";
+    let refused = server.typed(&["apply", "--yes", "-f", "-"], half).expect(2);
+    refused.says("power_budget_w").says("1 of 2 objects cannot be written; nothing was");
+    server.muster(&["site", "get", "other"]).expect(3);
 }
 
 #[test]
