@@ -4,7 +4,7 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use muster_api::client::{Client, ClientError};
 use muster_api::operations::{Operation, OperationState};
 use tokio::task::JoinSet;
@@ -31,9 +31,15 @@ pub(crate) async fn follow(
     if operations.len() > MOST {
         return Err(ClientError::Usage(format!("at most {MOST} operations are waited for at once")).into());
     }
+    let bars = (!session.output.is_quiet() && std::io::stderr().is_terminal()).then(MultiProgress::new);
     tokio::select! {
-        ended = follow_all(session, operations, timeout) => ended,
+        ended = follow_all(session, operations, timeout, bars.as_ref()) => ended,
         _ = tokio::signal::ctrl_c() => {
+            // They are drawn by threads of their own, which would write over what is said next.
+            if let Some(bars) = bars {
+                bars.set_draw_target(ProgressDrawTarget::hidden());
+                eprintln!();
+            }
             let told = format!("interrupted; it goes on at the server. {}", again(operations));
             Err(Ended { exit: Exit::Interrupted, told }.into())
         }
@@ -46,11 +52,15 @@ fn again(operations: &[Uuid]) -> String {
     format!("To go on watching: muster operation watch {}", ids.join(" "))
 }
 
-async fn follow_all(session: &Session, operations: &[Uuid], timeout: Duration) -> anyhow::Result<Vec<Operation>> {
-    let bars = (!session.output.is_quiet() && std::io::stderr().is_terminal()).then(MultiProgress::new);
+async fn follow_all(
+    session: &Session,
+    operations: &[Uuid],
+    timeout: Duration,
+    bars: Option<&MultiProgress>,
+) -> anyhow::Result<Vec<Operation>> {
     let mut following = JoinSet::new();
     for (at, id) in operations.iter().enumerate() {
-        let view = if session.output.is_quiet() { View::Nothing } else { View::new(bars.as_ref()) };
+        let view = if session.output.is_quiet() { View::Nothing } else { View::new(bars) };
         let (client, id, deadline) = (session.client.clone(), *id, Instant::now() + timeout);
         following.spawn(async move { (at, follow_one(client, id, view, deadline).await) });
     }
