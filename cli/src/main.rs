@@ -1,6 +1,7 @@
 //! `muster`: the one binary people install. Programs that run for long are in `programs/`; every other verb is a client of the API.
 
 mod client; // Verbs that are clients of the API
+mod duration; // 90s, 15m, 2h
 mod gates; // What comes with Muster, explained; the linter
 mod programs; // server, agent, dev, migrate, doctor
 mod reference; // docs/cli.md, from the grammar

@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use muster_api::operations::Operation;
 
-use super::progress::{self, parse_duration};
+use super::progress;
 use super::session::Session;
+use crate::duration::parse_duration;
 
 /// Whether to wait.
 #[derive(Args, Clone, Copy, Debug)]

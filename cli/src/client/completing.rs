@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use muster_api::kind;
 use muster_core::values::Name;
 
+use super::config::Config;
 use super::connection::Connection;
-use super::contexts::Config;
 use super::kinds;
 
 /// The hidden verb that the scripts call.

@@ -7,7 +7,7 @@ use clap::Args;
 use muster_api::client::{Client, ClientError};
 use muster_core::values::Secret;
 
-use super::contexts::{Config, Context};
+use super::config::{Config, Context, read_token};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
@@ -101,25 +101,15 @@ impl Connection {
         };
         let flagged = context.as_ref().filter(|_| by_flag.is_some());
         let token = match (&self.token_file, flagged.map(Context::token).transpose()?.flatten()) {
-            (Some(path), _) => Some(read(path)?),
+            (Some(path), _) => Some(read_token(path)?),
             (None, Some(token)) => Some(token),
             (None, None) => match (environment.token, &environment.token_file) {
                 (Some(token), _) => Some(token),
-                (None, Some(path)) => Some(read(path)?),
+                (None, Some(path)) => Some(read_token(path)?),
                 (None, None) => context.as_ref().map(Context::token).transpose()?.flatten(),
             },
         };
         Ok(Chosen { url, token })
-    }
-}
-
-/// A token of a file that holds nothing else.
-pub(super) fn read(path: &PathBuf) -> Result<Secret, ClientError> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|source| ClientError::File { path: path.display().to_string(), source })?;
-    match text.trim() {
-        "" => Err(ClientError::Usage(format!("the token file {} is empty", path.display()))),
-        token => Ok(Secret::new(token)),
     }
 }
 

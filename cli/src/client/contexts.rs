@@ -1,65 +1,14 @@
-//! `muster context`: several servers, by name, in a file that only its owner reads.
-
-use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+//! `muster context`: the servers of the configuration file.
 
 use anyhow::Context as _;
 use clap::Subcommand;
 use muster_api::client::{Client, ClientError};
 use muster_core::values::Secret;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::connection::{Connection, read};
+use super::config::{Config, Context, path};
+use super::connection::Connection;
 use super::output::{Column, Form, Output};
-
-/// `$XDG_CONFIG_HOME/muster/config.toml`, or `~/.config/muster/config.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Config {
-    /// The context that is used when none is named.
-    pub(super) current: Option<String>,
-    #[serde(default)]
-    pub(super) contexts: BTreeMap<String, Context>,
-}
-
-/// One server of the file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Context {
-    pub(super) server: String,
-    pub(super) token: Option<Secret>,
-    pub(super) token_file: Option<PathBuf>,
-}
-
-/// The file as it is written: secrets are written nowhere else, so their type has no way to.
-#[derive(Serialize)]
-struct Written<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    current: Option<&'a str>,
-    contexts: BTreeMap<&'a str, WrittenContext<'a>>,
-}
-
-#[derive(Serialize)]
-struct WrittenContext<'a> {
-    server: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<&'a Path>,
-}
-
-impl<'a> WrittenContext<'a> {
-    fn of(context: &'a Context) -> Self {
-        Self {
-            server: &context.server,
-            token: context.token.as_ref().map(Secret::reveal),
-            token_file: context.token_file.as_deref(),
-        }
-    }
-}
 
 /// What can be done with contexts.
 #[derive(Debug, Subcommand)]
@@ -82,82 +31,6 @@ pub(crate) enum ContextVerb {
     Delete { name: String },
     /// Show a server, without its token; the current one when none is named.
     Show { name: Option<String> },
-}
-
-impl Context {
-    /// Its token, wherever it is kept.
-    pub(super) fn token(&self) -> Result<Option<Secret>, ClientError> {
-        match (&self.token, &self.token_file) {
-            (Some(token), _) => Ok(Some(token.clone())),
-            (None, Some(path)) => read(path).map(Some),
-            (None, None) => Ok(None),
-        }
-    }
-}
-
-impl Config {
-    /// The file's content; nothing where there is no file.
-    ///
-    /// # Errors
-    /// When it cannot be understood, or holds a token that others may read.
-    pub(super) fn load() -> anyhow::Result<Self> {
-        match path() {
-            Some(path) => Self::read(&path),
-            None => Ok(Self::default()),
-        }
-    }
-
-    fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
-        // The parser's own message would show the line, and the line may hold a token.
-        let broken = |error: toml::de::Error| {
-            let at = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
-            let line = at.map(|line| format!(", line {line}")).unwrap_or_default();
-            ClientError::Usage(format!("{}{line} cannot be understood", path.display()))
-        };
-        let config: Self = toml::from_str(&text).map_err(broken)?;
-        let mode = std::fs::metadata(path)?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let why = format!("{} may be read by others ({:o}): chmod 600 it", path.display(), mode & 0o777);
-            if config.contexts.values().any(|context| context.token.is_some()) {
-                return Err(ClientError::Usage(format!("{why}, and make a new token: it holds one")).into());
-            }
-            eprintln!("muster: {why}");
-        }
-        Ok(config)
-    }
-
-    /// Writes it whole and swaps it in, mode 0600 from its first byte on.
-    fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let contexts =
-            self.contexts.iter().map(|(name, context)| (name.as_str(), WrittenContext::of(context))).collect();
-        let text = toml::to_string(&Written { current: self.current.as_deref(), contexts })?;
-        let folder = path.parent().context("the configuration file has no folder")?;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let beside = path.with_extension(format!("toml.{}", std::process::id()));
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        let done = done.and_then(|()| std::fs::rename(&beside, path));
-        if done.is_err() {
-            std::fs::remove_file(&beside).ok();
-        }
-        done.with_context(|| format!("write {}", path.display()))
-    }
-
-    fn find(&self, name: &str) -> Result<&Context, ClientError> {
-        let unknown = || ClientError::Usage(format!("there is no context {name:?}; see muster context list"));
-        self.contexts.get(name).ok_or_else(unknown)
-    }
-}
-
-fn path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(base.join("muster/config.toml"))
 }
 
 /// Runs a verb.

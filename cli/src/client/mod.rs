@@ -9,6 +9,7 @@ mod audits; // muster audit head
 mod caution; // muster caution
 mod claims; // muster claim
 pub(crate) mod completing; // What a command line can go on with
+mod config; // The configuration file
 pub(crate) mod connection; // Which server, as whom
 mod consoles; // muster node console
 mod contexts; // muster context
@@ -34,7 +35,6 @@ mod webhooks; // muster webhook
 use clap::{ArgMatches, FromArgMatches as _};
 use muster_core::clock::Clock;
 
-pub(crate) use self::progress::parse_duration;
 use self::session::{Common, Session};
 use crate::stack;
 

@@ -13,9 +13,9 @@ use super::acting::{ActArgs, OneArgs, begun};
 use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
-use super::progress::parse_duration;
 use super::session::Session;
 use super::{asking, consoles, events, gate_runs, plans};
+use crate::duration::parse_duration;
 
 /// What can be asked of nodes.
 #[derive(Debug, Subcommand)]

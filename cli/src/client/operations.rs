@@ -7,8 +7,9 @@ use muster_api::operations::Operation;
 use uuid::Uuid;
 
 use super::output::{clean, duration};
-use super::progress::{self, parse_duration, sentence};
+use super::progress::{self, sentence};
 use super::session::Session;
+use crate::duration::parse_duration;
 
 /// What can be done with operations.
 #[derive(Debug, Subcommand)]

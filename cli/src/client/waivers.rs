@@ -9,8 +9,8 @@ use muster_api::waivers::CreateWaiver;
 use uuid::Uuid;
 
 use super::asking;
-use super::progress::parse_duration;
 use super::session::Session;
+use crate::duration::parse_duration;
 
 /// What can be done with waivers.
 #[derive(Debug, Subcommand)]

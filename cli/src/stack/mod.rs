@@ -78,7 +78,7 @@ pub(crate) struct PlanArgs {
     /// Name or id of a node in service.
     pub(crate) node: String,
     /// How long to wait for the look.
-    #[arg(long, default_value = "10m", value_parser = crate::client::parse_duration)]
+    #[arg(long, default_value = "10m", value_parser = crate::duration::parse_duration)]
     pub(crate) timeout: std::time::Duration,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct DriftArgs {
     #[arg(long, requires = "nodes")]
     pub(crate) look: bool,
     /// How long to wait for the look.
-    #[arg(long, default_value = "10m", value_parser = crate::client::parse_duration, requires = "look")]
+    #[arg(long, default_value = "10m", value_parser = crate::duration::parse_duration, requires = "look")]
     pub(crate) timeout: std::time::Duration,
 }
 

@@ -15,8 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
 
 use super::blob::{self, Piece};
-use super::listener::{HEAD_TIME, MAX_HEADERS};
-use super::{Door, note_sent};
+use super::{Door, HEAD_TIME, MAX_HEADERS, note_sent};
 
 const PATH: &str = "/boot/v1/blob/sha256/";
 /// A request of this kind fits its first segment; one that does not is no worse off with the router.

@@ -16,16 +16,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use super::{Door, direct, routes};
+use super::{Door, HEAD_TIME, MAX_HEADERS, direct, routes};
 use crate::boot::Shared;
 use crate::boot::links::ListenError;
 
 /// A rack row booting at once, several connections each. More wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 4096;
-pub(super) const MAX_HEADERS: usize = 64;
 /// Request line and headers together; hyper's least is 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
-pub(super) const HEAD_TIME: Duration = Duration::from_secs(15);
 /// A peer that acknowledges nothing for this long is gone (TCP_USER_TIMEOUT); it also ends transfers to machines that were reset.
 const SILENCE: Duration = Duration::from_secs(60);
 

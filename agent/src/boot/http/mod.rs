@@ -34,6 +34,9 @@ use super::Shared;
 use super::arm::ScriptTurn;
 use super::lookout::Identity;
 
+/// Headers of a request, and how long it may take to say them.
+const MAX_HEADERS: usize = 64;
+const HEAD_TIME: Duration = Duration::from_secs(15);
 const MAX_BODY: usize = 16 << 10;
 /// Until the answer begins; bodies are bounded by the connection's own limits.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
