@@ -7,6 +7,7 @@ pub mod clock; // Time as a value
 pub mod clusters; // Where nodes are admitted, and what a scheduler is told about them
 pub mod consoles; // Text of serial consoles: what is kept, how it is shown
 pub mod effects; // What a change costs the machines it reaches
+pub mod fabric; // Pairs of nodes, measured by turns: who meets whom, and who is blamed
 pub mod facts; // What inspection observed on a node
 pub mod gates; // Gate criteria and verdicts
 pub mod ids; // One type per kind of id
