@@ -80,39 +80,86 @@ impl From<ToolError> for Failure {
 /// # Errors
 /// [`ToolError`] when it could not run to its end.
 pub fn run(cx: &JobContext, call: &Call<'_>) -> Result<Finished, ToolError> {
-    let program = call.argv.first().copied().unwrap_or_default().to_owned();
-    let mut child = spawn(call).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => ToolError::Missing(program.clone()),
-        _ => ToolError::Io(program.clone(), error),
-    })?;
-    let started = Instant::now();
-    let out = Capture::start(child.stdout.take());
-    let err = Capture::start(child.stderr.take());
-    if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take()) {
-        // A program that does not read its input must not block us; one that went away says so by its status.
-        std::thread::spawn(move || pipe.write_all(&bytes));
-    }
+    let mut running = Running::start(call)?;
     let mut poll = FIRST_POLL;
     let limit = call.timeout.map_or(cx.remaining(), |own| own.min(cx.remaining()));
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) => {}
-            Err(error) => return Err(ToolError::Io(program, error)),
+    loop {
+        if let Some(status) = running.ended()? {
+            return Ok(running.finish(status));
         }
         if cx.cancelled() {
-            end_group(&mut child);
-            return Err(ToolError::Cancelled(program));
+            return Err(ToolError::Cancelled(running.program.clone()));
         }
-        if started.elapsed() >= limit {
-            end_group(&mut child);
-            return Err(ToolError::TimedOut { program, after: limit, stdout: out.finish().0, stderr: err.finish().0 });
+        if running.started.elapsed() >= limit {
+            return Err(running.time_out(limit));
         }
         std::thread::sleep(poll);
         poll = (poll * 2).min(LAST_POLL);
-    };
-    let ((stdout, cut_out), (stderr, cut_err)) = (out.finish(), err.finish());
-    Ok(Finished { status, stdout, stderr, truncated: cut_out || cut_err, took: started.elapsed() })
+    }
+}
+
+/// A program that runs beside us. Dropping it kills it with everything it started in its group.
+#[derive(Debug)]
+pub struct Running {
+    program: String,
+    child: Child,
+    out: Capture,
+    err: Capture,
+    started: Instant,
+}
+
+impl Running {
+    /// Starts a program in a process group of its own; the call's timeout is whoever's who waits for it.
+    ///
+    /// # Errors
+    /// [`ToolError::Missing`], [`ToolError::Io`].
+    pub fn start(call: &Call<'_>) -> Result<Self, ToolError> {
+        let program = call.argv.first().copied().unwrap_or_default().to_owned();
+        let mut child = spawn(call).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => ToolError::Missing(program.clone()),
+            _ => ToolError::Io(program.clone(), error),
+        })?;
+        let out = Capture::start(child.stdout.take());
+        let err = Capture::start(child.stderr.take());
+        if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take()) {
+            // A program that does not read its input must not block us; one that went away says so by its status.
+            std::thread::spawn(move || pipe.write_all(&bytes));
+        }
+        Ok(Self { program, child, out, err, started: Instant::now() })
+    }
+
+    /// How it ended, once it has.
+    ///
+    /// # Errors
+    /// [`ToolError::Io`] when the system does not say.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ToolError> {
+        self.child.try_wait().map_err(|error| ToolError::Io(self.program.clone(), error))
+    }
+
+    /// What it has printed until now, both streams, as text.
+    pub fn said(&self) -> String {
+        [&self.out, &self.err].map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned()).concat()
+    }
+
+    fn finish(mut self, status: ExitStatus) -> Finished {
+        let ((stdout, cut_out), (stderr, cut_err)) = (self.out.finish(), self.err.finish());
+        Finished { status, stdout, stderr, truncated: cut_out || cut_err, took: self.started.elapsed() }
+    }
+
+    fn time_out(mut self, after: Duration) -> ToolError {
+        end_group(&mut self.child);
+        let (stdout, stderr) = (self.out.finish().0, self.err.finish().0);
+        ToolError::TimedOut { program: self.program.clone(), after, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Once reaped, its number may be another program's.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            end_group(&mut self.child);
+        }
+    }
 }
 
 /// Runs a program that must exit 0, and gives its output.
@@ -165,6 +212,7 @@ fn end_group(child: &mut Child) {
 }
 
 /// One stream, read by its own thread.
+#[derive(Debug)]
 struct Capture {
     seen: Arc<Mutex<(Vec<u8>, bool)>>,
     thread: Option<JoinHandle<()>>,
@@ -188,8 +236,13 @@ impl Capture {
         Self { seen, thread }
     }
 
+    /// What was read until now.
+    fn so_far(&self) -> Vec<u8> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
     /// What was read until the stream's end, or until [`DRAIN`] is over.
-    fn finish(self) -> (Vec<u8>, bool) {
+    fn finish(&mut self) -> (Vec<u8>, bool) {
         let started = Instant::now();
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && started.elapsed() < DRAIN {
             std::thread::sleep(Duration::from_millis(2));

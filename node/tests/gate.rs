@@ -82,7 +82,7 @@ fn the_document_is_whole_and_the_shipped_suites_are_in_the_binary() {
 
     let listed = muster_node(folder, &["--list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
-    for name in ["admit", "smoke", "sweep", "deep", "fabric", "hgx-h100-80g", "mi300x"] {
+    for name in ["admit", "smoke", "sweep", "deep", "fabric", "pairs", "hgx-h100-80g", "mi300x"] {
         assert!(listed.lines().any(|line| line.split_whitespace().nth(1) == Some(name)), "{name}: {listed}");
     }
     // No GPU here, and no pass.
@@ -117,9 +117,19 @@ fn the_gate_of_the_documentation_runs() {
 #[test]
 fn the_thresholds_of_the_documentation_are_sound() {
     let base = "model = \"m\"\nsockets = 1\ncores_per_socket = 1\nmemory_mib = 1\nschedulable_memory_mib = 1\npower_max_w = 1\n[root_disk]\n";
-    for block in &blocks("toml")[1..] {
+    for block in &blocks("toml")[2..] {
         let profile = toml::from_str(&format!("{base}{block}")).unwrap_or_else(|error| panic!("{block}: {error}"));
         assert_eq!(muster_core::gates::lint_profile(&profile), []);
     }
-    assert_eq!(blocks("toml").len(), 3);
+    assert_eq!(blocks("toml").len(), 4);
+}
+
+#[test]
+fn the_pair_of_the_documentation_is_sound() {
+    let own = "name = \"s\"\nversion = \"1\"\n[[gates]]\nid = \"a\"\ntitle = \"t\"\nstage = \"pair\"\nparser = \"iperf3\"\ntimeout_s = 40\n\
+               needs = [\"drained\"]\neffects = [\"network_load\"]\nfinding = \"f\"\n\
+               criteria = [{ metric = \"network.received\", op = \">=\", limit = 1, unit = \"Gb/s\" }]\n";
+    let suite: Suite = toml::from_str(&format!("{own}{}", blocks("toml")[1])).unwrap();
+    assert!(suite.gates[0].peer.is_some());
+    assert_eq!(lint(&suite), Vec::<String>::new());
 }

@@ -75,6 +75,8 @@ struct Listed {
     checks: Vec<String>,
     stage: &'static str,
     parser: String,
+    /// Whether it takes two nodes: one that listens, and one that measures.
+    pair: bool,
     /// By the suite's name: `required`, `optional` or `shadow`.
     suites: Vec<(String, &'static str)>,
 }
@@ -88,6 +90,7 @@ fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
                 Some(known) => known.suites.push(place),
                 None => listed.push(Listed {
                     stage: gate.stage.as_str(),
+                    pair: gate.peer.is_some(),
                     id: gate.id,
                     title: gate.title,
                     checks: gate.checks,
@@ -108,7 +111,8 @@ fn list(output: Output, only: Option<&str>) -> anyhow::Result<()> {
                 mode => format!("{suite} ({mode})"),
             };
             let places: Vec<String> = gate.suites.iter().map(place).collect();
-            let what = format!("{:<20} {:<9} {:<9} {}", gate.id, gate.checks.join(","), gate.stage, gate.title);
+            let nodes = if gate.pair { " (two nodes)" } else { "" };
+            let what = format!("{:<20} {:<9} {:<9} {}{nodes}", gate.id, gate.checks.join(","), gate.stage, gate.title);
             [what, format!("{:<40} {}", "", places.join(", "))]
         };
         listed.iter().flat_map(line).collect()
@@ -171,6 +175,14 @@ fn gate_lines(id: &str, suites: &[(&str, Suite)], profiles: &[(&str, HardwarePro
         lines.push(field("runs", &gate.argv.join(" ")));
     }
     lines.extend(gate.env.iter().map(|(name, value)| field("with", &format!("{name}={value}"))));
+    if let Some(peer) = &gate.peer {
+        let sign = peer.says.as_ref().map_or("its port is open".to_owned(), |says| format!("it prints {says:?}"));
+        lines.push(field("meanwhile", &format!("on a second node: {}", peer.argv.join(" "))));
+        lines.push(field(
+            "",
+            &format!("which listens once {sign}, within {} s; then the other way round", peer.ready_s),
+        ));
+    }
     lines.push(field("at most", &format!("{} s, {} again after an error", gate.timeout_s, gate.retries)));
     if let Some(parser) = Parser::find(&gate.parser) {
         let state =
@@ -307,6 +319,10 @@ mod tests {
             ["A5 NVLink state", "nvidia-smi nvlink -s", "hgx-h100-80g", "26.562 GB/s (seed: ", "smoke (required)"]
         {
             assert!(nvlink.contains(told), "{told}: {nvlink}");
+        }
+        let pair = gate_lines("ib-write-bw-pair", &suites, &profiles).unwrap().join("\n");
+        for told in ["on a second node: ib_write_bw", "once its port is open, within 15 s", "380 Gb/s (seed: "] {
+            assert!(pair.contains(told), "{told}: {pair}");
         }
         assert!(gate_lines("no.such", &suites, &profiles).is_none());
     }

@@ -81,7 +81,7 @@ pub const CHECKS: &[Check] = &[
         "E3",
         "Pairs by turns",
         "which end of a bad pair is at fault",
-        "E1 and E2 run from one node to a peer that a person or a script names; nothing schedules the pairs of a pool yet",
+        "`muster-node pair` measures one pair; who meets whom and who is blamed is decided, and nothing starts the pairs of a pool yet",
     ),
     missing(
         "E4",

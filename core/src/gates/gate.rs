@@ -106,6 +106,24 @@ pub struct Gate {
     /// Run after the reboot that `survives a reboot` asks for, as well as before it.
     #[serde(default)]
     pub after_reboot: bool,
+    /// What runs on a second node meanwhile, for gates that measure what lies between two: `${peer_address}` and `${pair_port}` in argv lead to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+}
+
+/// The end of a pair gate that listens. It is started first, and is killed with its group when the other end is through, at the latest after
+/// `ready_s` and the gate's timeout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// Without a shell, as the gate's own; it listens on `${pair_port}`.
+    pub argv: Vec<String>,
+    /// What it prints once it listens. Where nothing is said here, it listens once its TCP port is open: tools keep back what they print to a pipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub says: Option<String>,
+    /// Seconds within which it must listen.
+    pub ready_s: u64,
 }
 
 fn required() -> bool {

@@ -6,6 +6,8 @@ use super::assess::{COUNTS, profile_number};
 use super::catalogue::{Parser, TEXT};
 use super::checks::CHECKS;
 use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
+use super::lint_pair::lint_pair;
+use super::words::{VARIABLES, starts_shell, variables_of};
 use crate::profiles::HardwareProfile;
 
 /// A week: longer than any soak.
@@ -14,20 +16,6 @@ const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 pub const RETRIES_MAX: u32 = 3;
 /// Files beside its output that a gate may keep.
 const KEPT_MAX: usize = 8;
-/// Words that argv may hold as `${word}`; `each` is the disk of gates that run once per disk, `gpus` how many the profile says, and `peer_address`
-/// and `rdma_device` the other end of a pair and the adapter to reach it by.
-pub const VARIABLES: [&str; 10] = [
-    "agent_address",
-    "agent_url",
-    "iperf_port",
-    "address",
-    "hostname",
-    "each",
-    "scratch",
-    "gpus",
-    "peer_address",
-    "rdma_device",
-];
 
 /// Every reason why a suite must not be used, as `gate: what is wrong`; empty when there is none.
 pub fn lint(suite: &Suite) -> Vec<String> {
@@ -100,9 +88,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     check(gate.timeout_s == 0, "no timeout");
     check(gate.timeout_s > TIMEOUT_MAX_S, "a timeout of more than a week");
     check(gate.criteria.is_empty(), "no criteria: it would pass whatever is measured");
-    let shells = ["sh", "bash", "dash", "zsh", "env"];
-    let program = gate.argv.first().map(|program| program.rsplit('/').next().unwrap_or(program));
-    check(program.is_some_and(|program| shells.contains(&program)), "argv must not start a shell");
+    check(starts_shell(&gate.argv), "argv must not start a shell");
     check(
         gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
         "output must be a plain file name",
@@ -115,6 +101,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
     lint_running(gate, problems);
+    lint_pair(gate, problems);
     match Parser::find(&gate.parser) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
         Some(parser) => lint_parsed(gate, parser, problems),
@@ -222,9 +209,4 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
             _ => problems.push(format!("{metric}: {text:?} is no limit for it")),
         },
     }
-}
-
-/// The words of `${word}` in an argument.
-fn variables_of(argument: &str) -> Vec<&str> {
-    argument.split("${").skip(1).map(|rest| rest.split_once('}').map_or(rest, |(word, _)| word)).collect()
 }

@@ -20,6 +20,7 @@ pub const SUITES: &[Shipped] = &[
     Shipped { name: "sweep", text: include_str!("../../../suites/sweep.toml") },
     Shipped { name: "deep", text: include_str!("../../../suites/deep.toml") },
     Shipped { name: "fabric", text: include_str!("../../../suites/fabric.toml") },
+    Shipped { name: "pairs", text: include_str!("../../../suites/pairs.toml") },
 ];
 
 /// The hardware profiles.

@@ -7,6 +7,7 @@ pub mod enrol; // How an agent comes by its certificate
 pub mod members; // Who is in a cluster
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 pub mod noticed; // How late a restarted system was seen to answer
+pub mod pair; // The two ends of a pair gate
 
 /// The protocol this build speaks. A server also accepts the one before it.
 pub const PROTOCOL: u32 = 1;

@@ -15,6 +15,7 @@ use super::agent::*;
 use super::bmc::{BmcTarget, IpmiTarget};
 use super::members::ClusterMembers;
 use super::node::*;
+use super::pair::{PairAnswer, PairLine};
 use crate::clusters::{SlurmCluster, SlurmNode};
 use crate::facts::Firmware;
 use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
@@ -386,4 +387,11 @@ fn between_agent_and_node() {
     let progress =
         Progress { at: at(), message: "write".into(), done: Some(1), total: Some(2), unit: Some("bytes".into()) };
     golden("node-line-progress", &Line::Progress(progress));
+}
+
+#[test]
+fn the_ends_of_a_pair() {
+    golden("pair-listening", &PairLine::Listening { port: 30_127 });
+    golden("pair-ended", &PairLine::Ended { exit: Some(0), said: "Accepted connection".into() });
+    golden("pair-answer", &PairAnswer { results: vec![gate_result()], fingerprint: Digest::of(b"hardware") });
 }

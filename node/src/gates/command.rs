@@ -22,7 +22,7 @@ muster-node gate --suite SUITE --profile PROFILE [--only ID]... [--set NAME=VALU
 Runs gates on this machine. SUITE and PROFILE are files, or names of what comes with Muster (--list shows them).
 
   --only ID          run this gate alone; again for more
-  --set NAME=VALUE   what gates name as ${NAME}: peer_address, rdma_device, agent_address…
+  --set NAME=VALUE   what gates name as ${NAME}: rdma_device, agent_address…
   --drained          nobody's jobs run here: gates that load the machine are run as well
   --json             the whole report with its evidence, as one document
   --list             suites and profiles that come with Muster
@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const NOT_UNDERSTOOD: u8 = 64;
 
 /// What the command line asks for.
-enum Wanted {
+pub(super) enum Wanted {
     Help,
     List,
     Run { plan: Box<GatePlan>, as_json: bool },
@@ -94,7 +94,7 @@ fn refuse(failure: &Failure) -> ExitCode {
     ExitCode::from(NOT_UNDERSTOOD)
 }
 
-fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
+pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     let (mut suite, mut profile, mut only, mut as_json) = (None, None, Vec::new(), false);
     let (mut variables, mut in_use) = (BTreeMap::new(), true);
     let mut rest = arguments.iter();

@@ -67,6 +67,9 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
     }
     let read = match unmeasurable(gate, &reference(bench)) {
         Some(why) => Err(Stop::Absent(why)),
+        None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => {
+            Err(Stop::Absent("it is measured between two nodes: muster-node pair".into()))
+        }
         None if gate.argv.is_empty() => parsers::measure(gate, bench).map_err(Stop::Unknown),
         None => run(gate, bench, &mut evidence),
     };
@@ -269,7 +272,7 @@ fn keep(evidence: &mut Evidence, title: Option<&str>, stdout: &[u8], stderr: &[u
 }
 
 /// `${word}` becomes the word's value. A value is never looked at again, and never splits into two arguments.
-fn expand(argument: &str, words: &BTreeMap<String, String>) -> Result<String, String> {
+pub(super) fn expand(argument: &str, words: &BTreeMap<String, String>) -> Result<String, String> {
     let mut pieces = argument.split("${");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {

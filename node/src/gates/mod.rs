@@ -4,6 +4,7 @@ mod command; // `muster-node gate`, by hand
 mod execute; // One gate: its tool or our own measurement, then the verdict
 mod kernel_log; // What the kernel said meanwhile
 mod needs; // What must hold before it is run
+mod pair; // Gates between two nodes: the end that listens, the end that asks
 mod parsers; // One file per tool or measurement
 mod read; // What a parser reads from any file
 mod report; // What a person reads on a terminal
@@ -17,6 +18,7 @@ use muster_core::values::Digest;
 use muster_core::wire::node::{Failure, GatePlan};
 
 pub use command::command;
+pub use pair::command as pair_command;
 pub use read::{Parsed, Question, Shown, read, read_text};
 
 use crate::converge::machine::Machine;
@@ -68,7 +70,7 @@ fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
 }
 
 /// The wanted gates in the order of their stages.
-fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
+pub(crate) fn chosen(plan: &GatePlan) -> Result<Vec<&Gate>, Failure> {
     let problems = lint(&plan.suite);
     if !problems.is_empty() {
         return Err(fatal("bad_suite", problems[..problems.len().min(10)].join("; ")));

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 mod judging; // What verdicts count for
+mod pairs; // Two ends that could miss each other
 mod profiles; // Thresholds that are refused
 mod shipped; // What comes with Muster
 

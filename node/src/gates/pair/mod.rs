@@ -1,0 +1,103 @@
+//! `muster-node pair serve|ask`: the two ends of a pair gate. By hand with the options of `gate`; with `-` the plan is the first line on stdin, and the
+//! end that listens goes when its input ends: whoever started it is away then.
+
+mod port; // Where it listens, and whether it does
+mod serve; // The end that listens
+
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use muster_core::gates::Gate;
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::pair::{PairAnswer, PairPlan};
+
+use super::command::{Wanted, parse};
+use crate::failure::{fatal, io};
+use crate::job::{JobContext, lock};
+use crate::{cli, gates};
+
+const USAGE: &str = "\
+muster-node pair serve --suite SUITE --profile PROFILE --only ID [--set NAME=VALUE]... [--drained]
+muster-node pair ask   --suite SUITE --profile PROFILE --only ID --set peer_address=ADDRESS --set pair_port=PORT [--set …]... [--drained] [--json]
+
+One gate between two nodes: start `serve` on one of them. It chooses a port, starts the tool, and prints a line with the port once the tool listens; then
+start `ask` on the other. The tool that listens is killed when it has had its time, and with SIGINT, SIGTERM or SIGHUP. Measure both ways: a port can be slow in one.
+
+  -    in place of the options: the plan, as one line of JSON on stdin
+
+Exit codes of serve: 0 it ended, or was told to; 1 it did not listen, or had its time. Those of ask are the exit codes of `muster-node gate`; with `-` it is 0
+when there is an answer.";
+/// Longest plan, in bytes.
+const PLAN_MAX: u64 = 4 << 20;
+/// What an end has beside the gate's own times: for starting, and for the line between the two.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// Runs the verb.
+pub fn command(arguments: &[String]) -> ExitCode {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match words[..] {
+        ["serve", "-"] => read_plan().and_then(|given| {
+            let _held = lock::take(given.job)?;
+            serve::run(&given.plan, serve::Until::InputEnds)
+        }),
+        ["serve", ..] => by_hand(&arguments[1..]).and_then(|plan| serve::run(&plan, serve::Until::Told)),
+        ["ask", "-"] => read_plan().and_then(|given| ask(&given)),
+        // By hand it is a gate like any other: the variables lead to the other end.
+        ["ask", ..] => return gates::command(&arguments[1..]),
+        _ => {
+            println!("{USAGE}");
+            return ExitCode::from(u8::from(words != ["--help"]) * 2);
+        }
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => cli::report(&failure),
+    }
+}
+
+fn by_hand(arguments: &[String]) -> Result<GatePlan, Failure> {
+    match parse(arguments)? {
+        Wanted::Run { plan, .. } => Ok(*plan),
+        Wanted::Help | Wanted::List => Err(fatal("usage", USAGE)),
+    }
+}
+
+/// The first line on stdin. What follows it is nobody's.
+fn read_plan() -> Result<PairPlan, Failure> {
+    let mut line = Vec::new();
+    std::io::stdin().lock().take(PLAN_MAX).read_until(b'\n', &mut line).map_err(io("the plan"))?;
+    let given: PairPlan = serde_json::from_slice(&line)
+        .map_err(|error| fatal("bad_plan", format!("the plan cannot be read: {error}")))?;
+    match given.protocol {
+        PROTOCOL => Ok(given),
+        other => Err(fatal("protocol", format!("the plan speaks protocol {other}, this is {PROTOCOL}"))),
+    }
+}
+
+/// Runs the gate that leads to the other end, and prints what came of it.
+fn ask(given: &PairPlan) -> Result<(), Failure> {
+    let gate = only_gate(&given.plan)?;
+    let _held = lock::take(given.job)?;
+    let cx = JobContext::foreground(Duration::from_secs(gate.timeout_s) + MARGIN);
+    let (results, fingerprint) = gates::run(&given.plan, &cx)?;
+    say(&PairAnswer { results, fingerprint })
+}
+
+/// The one pair gate that a plan asks for.
+fn only_gate(plan: &GatePlan) -> Result<&Gate, Failure> {
+    match gates::chosen(plan)?[..] {
+        [gate] if gate.peer.is_some() => Ok(gate),
+        [gate] => Err(fatal("bad_plan", format!("{} is measured on one node alone", gate.id))),
+        _ => Err(fatal("bad_plan", "one gate at a time: --only ID")),
+    }
+}
+
+/// One line of JSON, at once.
+fn say(line: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string(line).map_err(|error| fatal("malformed", error.to_string()))?;
+    text.push('\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io("stdout"))
+}

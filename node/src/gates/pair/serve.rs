@@ -1,0 +1,144 @@
+//! The end that listens: its tool is started, seen to listen, and killed with its group when it has had its time, when whoever asked for it is away, or
+//! when it is told to stop.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use muster_core::facts::Facts;
+use muster_core::gates::{Gate, Peer};
+use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::pair::PairLine;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::{MARGIN, only_gate, port, say};
+use crate::converge::machine::Machine;
+use crate::failure::{fatal, retryable};
+use crate::gates::{Bench, execute, needs};
+use crate::job::JobContext;
+use crate::tool::{self, Call, Running};
+
+/// How soon the tool is looked at again.
+const POLL: Duration = Duration::from_millis(10);
+/// Kept of what the tool said, in bytes, from its end.
+const SAID_MAX: usize = 4 << 10;
+
+/// Who ends it before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Whoever holds the other end of stdin.
+    InputEnds,
+    /// A person, by a signal.
+    Told,
+}
+
+/// Listens for one pair. Prints a [`PairLine`] when the tool listens, and another when it ended by itself.
+///
+/// # Errors
+/// `needs` when the node must not be loaded, `not_listening` when the tool ended or was silent before it listened, `peer_timeout` when it had its time.
+pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
+    let gate = only_gate(plan)?;
+    let peer = gate.peer.as_ref().ok_or_else(|| fatal("bad_plan", "the gate has no peer"))?;
+    refuse(gate, plan)?;
+    // Before any thread: those that come later have the same mask.
+    let stop = Stop::watch(until)?;
+    let port = match plan.variables.get("pair_port") {
+        Some(given) => given.parse().map_err(|_| fatal("usage", format!("{given:?} is no port")))?,
+        None => port::choose(std::process::id())?,
+    };
+    let mut words = plan.variables.clone();
+    words.insert("pair_port".into(), port.to_string());
+    let deadline = Instant::now() + Duration::from_secs(peer.ready_s + gate.timeout_s) + MARGIN;
+    let mut tool = start(peer, &words)?;
+    if !listening(&mut tool, peer, port, &stop)? {
+        return Ok(());
+    }
+    say(&PairLine::Listening { port })?;
+    while Instant::now() < deadline {
+        if let Some(status) = tool.ended()? {
+            return say(&PairLine::Ended { exit: status.code(), said: tool::tail(tool.said().as_bytes(), SAID_MAX) });
+        }
+        if stop.asked() {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+    Err(retryable("peer_timeout", format!("{} had its time and was killed: nobody came, or nobody left", peer.argv[0])))
+}
+
+/// What keeps a node from asking keeps it from being asked.
+fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
+    let cx = JobContext::foreground(MARGIN);
+    let bench = Bench { machine: Machine::host(), plan, facts: &Facts::default(), cx: &cx };
+    match needs::refusal(gate, &bench) {
+        Some(why) => Err(fatal("needs", why)),
+        None => Ok(()),
+    }
+}
+
+fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failure> {
+    let argv = peer.argv.iter().map(|argument| execute::expand(argument, words));
+    let argv = argv.collect::<Result<Vec<String>, String>>().map_err(|why| fatal("no_variable", why))?;
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    Ok(Running::start(&Call { argv: &argv, ..Call::default() })?)
+}
+
+/// Waits until the tool listens; `false` when it was told to stop before.
+fn listening(tool: &mut Running, peer: &Peer, port: u16, stop: &Stop) -> Result<bool, Failure> {
+    let started = Instant::now();
+    let failed = |tool: &Running, what: String| {
+        let said = tool::tail(tool.said().as_bytes(), 600);
+        Err(retryable("not_listening", format!("{} {what}: {said}", peer.argv[0])))
+    };
+    while started.elapsed() < Duration::from_secs(peer.ready_s) {
+        if let Some(status) = tool.ended()? {
+            return failed(tool, format!("ended with {status} before anybody came"));
+        }
+        let ready = match &peer.says {
+            Some(sign) => tool.said().contains(sign.as_str()),
+            None => port::is_open(port),
+        };
+        if ready || stop.asked() {
+            return Ok(ready);
+        }
+        std::thread::sleep(POLL);
+    }
+    failed(tool, format!("did not listen within {} s", peer.ready_s))
+}
+
+/// Whether somebody wants it to end.
+struct Stop {
+    signals: SignalFd,
+    input_ended: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// The tool has a process group of its own, which a terminal's Ctrl-C does not reach: signals are taken here, and end it.
+    fn watch(until: Until) -> Result<Self, Failure> {
+        let refused = |errno: nix::errno::Errno| retryable("io", format!("signals: {errno}"));
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            mask.add(signal);
+        }
+        mask.thread_block().map_err(refused)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&mask, flags).map_err(refused)?;
+        let input_ended = Arc::new(AtomicBool::new(false));
+        if until == Until::InputEnds {
+            let ended = Arc::clone(&input_ended);
+            std::thread::spawn(move || {
+                let mut scrap = [0; 256];
+                while let Ok(1..) = std::io::stdin().lock().read(&mut scrap) {}
+                ended.store(true, Ordering::Relaxed);
+            });
+        }
+        Ok(Self { signals, input_ended })
+    }
+
+    fn asked(&self) -> bool {
+        self.input_ended.load(Ordering::Relaxed) || matches!(self.signals.read_signal(), Ok(Some(_)))
+    }
+}
