@@ -152,6 +152,10 @@ pub struct Gpu {
 pub struct Neighbour {
     pub nic: String,
     pub chassis: String,
+    /// The port's id: its name, or its MAC address.
     pub port: String,
     pub system_name: Option<String>,
+    /// The port's name, where its id is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_description: Option<String>,
 }

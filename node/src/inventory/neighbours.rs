@@ -60,17 +60,29 @@ pub fn listen() -> Result<(), Failure> {
             continue;
         }
         let Some(nic) = name_of(from.ifindex()) else { continue };
-        let Some(neighbour) = parse(nic, frame.get(14..length).unwrap_or_default()) else { continue };
-        if known.contains(&neighbour) {
-            continue;
+        let Some(heard) = parse(nic, frame.get(14..length).unwrap_or_default()) else { continue };
+        if note(&mut known, heard) {
+            files::write_json(&paths::at(HEARD), 0o644, &known)?;
         }
-        known.retain(|other| other.nic != neighbour.nic);
-        known.truncate(NEIGHBOURS_MAX - 1);
-        known.push(neighbour);
-        known.sort_by(|a, b| a.nic.cmp(&b.nic));
-        files::write_json(&paths::at(HEARD), 0o644, &known)?;
     }
     Ok(())
+}
+
+/// Keeps the newest word of each interface; whether that changed anything. A port that takes its leave is not there any more.
+fn note(known: &mut Vec<Neighbour>, Heard { neighbour, leaves }: Heard) -> bool {
+    let before = known.len();
+    if leaves {
+        known.retain(|other| (&other.nic, &other.chassis) != (&neighbour.nic, &neighbour.chassis));
+        return known.len() != before;
+    }
+    if known.contains(&neighbour) {
+        return false;
+    }
+    known.retain(|other| other.nic != neighbour.nic);
+    known.truncate(NEIGHBOURS_MAX - 1);
+    known.push(neighbour);
+    known.sort_by(|a, b| a.nic.cmp(&b.nic));
+    true
 }
 
 fn name_of(index: usize) -> Option<String> {
@@ -80,9 +92,18 @@ fn name_of(index: usize) -> Option<String> {
         .find(|name| text::number(format!("/sys/class/net/{name}/ifindex")) == Some(index))
 }
 
+/// What a port said.
+#[derive(Debug, PartialEq)]
+struct Heard {
+    neighbour: Neighbour,
+    /// It is to be forgotten: its time to live is 0 (802.1AB 8.5.4).
+    leaves: bool,
+}
+
 /// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis and port must be there, or it says nothing.
-fn parse(nic: String, mut unit: &[u8]) -> Option<Neighbour> {
+fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
     let mut neighbour = Neighbour { nic, ..Neighbour::default() };
+    let mut leaves = false;
     while let [high, low, rest @ ..] = unit {
         let (kind, length) = (high >> 1, usize::from(u16::from_be_bytes([high & 1, *low])));
         let value = rest.get(..length)?;
@@ -90,12 +111,15 @@ fn parse(nic: String, mut unit: &[u8]) -> Option<Neighbour> {
             0 => break,
             1 => neighbour.chassis = id(value, 4)?,
             2 => neighbour.port = id(value, 3)?,
+            3 => leaves = value == [0, 0],
+            4 => neighbour.port_description = text::clean(&String::from_utf8_lossy(value)),
             5 => neighbour.system_name = text::clean(&String::from_utf8_lossy(value)),
             _ => {}
         }
         unit = &rest[length..];
     }
-    (!neighbour.chassis.is_empty() && !neighbour.port.is_empty()).then_some(neighbour)
+    neighbour.port_description.take_if(|name| *name == neighbour.port);
+    (!neighbour.chassis.is_empty() && !neighbour.port.is_empty()).then_some(Heard { neighbour, leaves })
 }
 
 /// An id with its subtype in front: text, unless the subtype says it is a MAC address (4 for a chassis, 3 for a port).
@@ -115,10 +139,44 @@ mod tests {
     #[test]
     fn a_switch_is_read() {
         let unit = b"\x02\x07\x04\x00\x11\x22\x33\x44\x55\x04\x05\x05Eth1\x06\x02\x00\x78\x0a\x04leaf\x00\x00";
-        let heard = parse("eno1".into(), unit).unwrap();
+        let heard = parse("eno1".into(), unit).unwrap().neighbour;
         assert_eq!((heard.chassis.as_str(), heard.port.as_str()), ("00:11:22:33:44:55", "Eth1"));
         assert_eq!(heard.system_name.as_deref(), Some("leaf"));
         assert_eq!(parse("eno1".into(), &unit[..9]), None);
+    }
+
+    /// Whole frames of lldpd 1.0.16, as an interface got them.
+    fn recorded(name: &str) -> Heard {
+        let path = format!("{}/fixtures/lldp/lldpd-1.0.16-{name}.bin", env!("CARGO_MANIFEST_DIR"));
+        let frame = std::fs::read(path).unwrap();
+        assert_eq!(frame[12..14], ETHERTYPE);
+        parse("eno1".into(), &frame[14..]).unwrap()
+    }
+
+    #[test]
+    fn a_port_is_known_by_its_name_or_described_by_it() {
+        let [named, by_mac] = ["port-ifname", "port-mac"].map(|name| recorded(name).neighbour);
+        assert_eq!((named.port.as_str(), named.port_description), ("Ethernet3", None));
+        assert_eq!(
+            (by_mac.port.as_str(), by_mac.port_description.as_deref()),
+            ("02:00:5e:00:53:03", Some("Ethernet3"))
+        );
+        for heard in [&named.system_name, &by_mac.system_name] {
+            assert_eq!(heard.as_deref(), Some("leaf1.example.net"));
+        }
+    }
+
+    #[test]
+    fn a_port_that_leaves_is_forgotten() {
+        let mut known = Vec::new();
+        assert!(note(&mut known, recorded("port-mac")));
+        assert!(!note(&mut known, recorded("port-mac")), "nothing new");
+        assert!(note(&mut known, recorded("port-ifname")) && known.len() == 1, "one word of each interface");
+        let mut other = recorded("shutdown");
+        assert!(other.leaves && !recorded("port-mac").leaves);
+        other.neighbour.nic = "eno2".into();
+        assert!(!note(&mut known, other) && known.len() == 1);
+        assert!(note(&mut known, recorded("shutdown")) && known.is_empty());
     }
 
     proptest! {

@@ -123,7 +123,7 @@ fn neighbours(seen: &SeenFacts) -> Table {
         vec![
             format::cut(&neighbour.nic, 30),
             format::cut(neighbour.system_name.as_deref().unwrap_or(&neighbour.chassis), 60),
-            format::cut(&neighbour.port, 60),
+            format::cut(neighbour.port_description.as_ref().unwrap_or(&neighbour.port), 60),
         ]
     };
     let all = &seen.facts.neighbours;
