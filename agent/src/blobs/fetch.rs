@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use http::{StatusCode, header};
 use muster_core::values::Digest;
+use muster_core::wire::REQUEST;
 use reqwest::Response;
+use uuid::Uuid;
 
 use super::{Draft, Fetched};
 
@@ -122,7 +124,8 @@ async fn continue_download(
 
 async fn ask(from: u64, digest: Digest, source: &BlobSource) -> Result<Response, Broken> {
     let url = format!("{}/agent/v1/blobs/sha256/{}", source.base_url, digest.hex());
-    let mut request = source.client.get(url);
+    let id = Uuid::now_v7();
+    let mut request = source.client.get(url).header(REQUEST, id.to_string());
     if from > 0 {
         request = request.header(header::RANGE, format!("bytes={from}-"));
     }
@@ -136,7 +139,7 @@ async fn ask(from: u64, digest: Digest, source: &BlobSource) -> Result<Response,
         StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
             Err(Broken::Off(status.to_string()))
         }
-        _ if status.is_server_error() => Err(Broken::Off(status.to_string())),
+        _ if status.is_server_error() => Err(Broken::Off(format!("{status} (request {id})"))),
         _ => Err(Broken::Final(FetchError::Refused { digest, status })),
     }
 }

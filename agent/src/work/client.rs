@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::clock::Clock;
 use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
+use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
     ANSWERED_AT, ActReply, CLOCK, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome,
     RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
@@ -19,6 +20,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::marks::Marks;
 use crate::blobs::BlobSource;
@@ -59,6 +61,17 @@ impl CallError {
     /// Whether the same call may work later.
     pub fn retryable(&self) -> bool {
         matches!(self, Self::Away(_))
+    }
+
+    /// The same, naming the call that it came of; what is no fault needs no name.
+    fn of(self, id: &str) -> Self {
+        let told = |what: String| format!("{what} (request {id})");
+        match self {
+            Self::Away(why) => Self::Away(told(why)),
+            Self::Refused { status, code, detail } => Self::Refused { status, code, detail: told(detail) },
+            Self::Garbled(what) => Self::Garbled(told(what)),
+            Self::StaleEpoch | Self::StaleAttempt => self,
+        }
     }
 
     /// Whether the caller has lost the right to act.
@@ -182,9 +195,15 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|error| CallError::Garbled(format!("{path}: {error}")))
     }
 
+    /// Each call has an id of its own, under which the server's log has it; an error names it.
     async fn post<Q: Serialize>(&self, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
+        let id = Uuid::now_v7().to_string();
+        self.send(&id, path, body, within).await.map_err(|error| error.of(&id))
+    }
+
+    async fn send<Q: Serialize>(&self, id: &str, path: &str, body: &Q, within: Duration) -> Result<Vec<u8>, CallError> {
         let url = format!("{}/agent/v1/{path}", self.server_url);
-        let mut request = self.http().post(url).timeout(within).json(body);
+        let mut request = self.http().post(url).timeout(within).header(REQUEST, id).json(body);
         if let Some(mark) = self.marks.latest() {
             request = request.header(HEARD, mark);
         }

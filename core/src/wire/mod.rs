@@ -12,5 +12,8 @@ pub mod pair; // The two ends of a pair gate
 /// The protocol this build speaks. A server also accepts the one before it.
 pub const PROTOCOL: u32 = 1;
 
+/// Header of every call of an agent and of its answer: the call's id, in the logs of both.
+pub const REQUEST: &str = "x-request-id";
+
 #[cfg(test)]
 mod tests; // Golden files

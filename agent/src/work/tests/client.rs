@@ -29,8 +29,12 @@ async fn a_stale_worker_a_stranger_and_an_absent_server_are_told_apart() {
     fake.ledger.lock().unwrap().stale = Some("stale_epoch");
     assert_eq!(renew().await, Err(CallError::StaleEpoch));
     fake.ledger.lock().unwrap().stale = Some("other_conflict");
-    let refused = CallError::Refused { status: 409, code: "other_conflict".into(), detail: "why".into() };
-    assert_eq!(renew().await, Err(refused));
+    let Err(CallError::Refused { status: 409, code, detail }) = renew().await else { panic!("a conflict") };
+    // The error names the call as the server knows it, and each call is another.
+    let asked = fake.ledger.lock().unwrap().requests.clone();
+    assert_eq!((code.as_str(), detail), ("other_conflict", format!("why (request {})", asked.last().unwrap())));
+    let different: std::collections::BTreeSet<_> = asked.iter().collect();
+    assert_eq!(different.len(), asked.len(), "{asked:?}");
     fake.ledger.lock().unwrap().away_for = 1;
     assert!(renew().await.unwrap_err().retryable());
 

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use http::{HeaderMap, StatusCode, header};
 use muster_core::ids::AgentId;
 use muster_core::values::Secret;
+use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
     ActReply, ConsoleChunk, ConsoleReport, Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed,
     ReportOutcome, StartAct, Welcome,
@@ -26,6 +27,8 @@ pub(crate) const TOKEN: &str = "mst_test_token";
 /// What the server was told, and how it is disposed.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
+    /// The ids of all calls.
+    pub(crate) requests: Vec<String>,
     pub(crate) renewals: Vec<RenewJob>,
     pub(crate) redeemed: Vec<RedeemPermit>,
     pub(crate) acts: Vec<StartAct>,
@@ -91,6 +94,7 @@ impl Desk {
             return Some(problem(StatusCode::UNAUTHORIZED, "unauthenticated"));
         }
         let mut ledger = self.ledger.lock().unwrap();
+        ledger.requests.push(headers[REQUEST].to_str().unwrap().to_owned());
         let away = ledger.away_for > 0;
         ledger.away_for = ledger.away_for.saturating_sub(1);
         away.then(|| problem(StatusCode::SERVICE_UNAVAILABLE, "dependency"))

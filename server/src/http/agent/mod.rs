@@ -32,6 +32,7 @@ use crate::db::agents::{AgentRow, Caller, Hold, LeaseTimes, SiteLease};
 use crate::db::events::NewEvent;
 use crate::error::Error;
 use crate::http::extract::Json;
+use crate::http::request_id;
 
 /// A job's lease. An agent renews at a third of it.
 pub const LEASE_S: u64 = 30;
@@ -72,6 +73,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn_with_state(app.clone(), marks::carry))
+        .layer(middleware::from_fn(request_id::assign))
         .with_state(app)
 }
 
