@@ -16,6 +16,7 @@ mod contention; // Many callers, one thing
 mod declared; // The contract of declared kinds
 mod dry_runs; // What a request would do
 mod engine; // The engine, from declaration to release
+mod events; // The history by topic
 mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs
 mod hostile; // What nobody sane sends

@@ -19,6 +19,8 @@ pub(crate) enum EventVerb {
         #[arg(long)]
         node: Option<String>,
         #[command(flatten)]
+        topics: Topics,
+        #[command(flatten)]
         reading: Reading,
     },
     /// Print events as they come, from now on; or from --after on.
@@ -26,10 +28,20 @@ pub(crate) enum EventVerb {
         /// Only those of this node.
         #[arg(long)]
         node: Option<String>,
+        #[command(flatten)]
+        topics: Topics,
         /// The sequence number of the last event seen; the latest one without it.
         #[arg(long)]
         after: Option<i64>,
     },
+}
+
+/// Which kinds.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Topics {
+    /// Only events of these kinds: `node.advanced`, `claim.*`. Several with commas.
+    #[arg(long, value_name = "TOPICS")]
+    topics: Option<String>,
 }
 
 /// Where to begin and where to stop.
@@ -48,13 +60,13 @@ pub(crate) struct Reading {
 
 pub(super) async fn run(session: &Session, verb: EventVerb) -> anyhow::Result<()> {
     match verb {
-        EventVerb::List { node, reading } => show(session, node.as_deref(), &reading).await,
-        EventVerb::Follow { node, after } => {
+        EventVerb::List { node, topics, reading } => read(session, (node.as_deref(), &topics), &reading).await,
+        EventVerb::Follow { node, topics, after } => {
             let after = match after {
                 Some(after) => after,
                 None => latest(session).await?,
             };
-            show(session, node.as_deref(), &Reading { after, limit: None, follow: true }).await
+            read(session, (node.as_deref(), &topics), &Reading { after, limit: None, follow: true }).await
         }
     }
 }
@@ -81,14 +93,20 @@ async fn latest(session: &Session) -> anyhow::Result<i64> {
     Ok(low)
 }
 
-/// Prints events, and goes on where that is wanted. A server that is away for a moment is waited for then.
+/// Prints events, of all kinds, and goes on where that is wanted.
 pub(super) async fn show(session: &Session, node: Option<&str>, reading: &Reading) -> anyhow::Result<()> {
+    read(session, (node, &Topics::default()), reading).await
+}
+
+/// The same of some kinds. A server that is away for a moment is waited for where it goes on.
+async fn read(session: &Session, (node, topics): (Option<&str>, &Topics), reading: &Reading) -> anyhow::Result<()> {
     let mut after = reading.after;
     let mut left = reading.limit.unwrap_or(u32::MAX);
     loop {
         let limit = left.min(1000).to_string();
         let mut query = vec![("limit", limit.as_str()), ("wait", if reading.follow { "30s" } else { "0s" })];
         query.extend(node.map(|node| ("node", node)));
+        query.extend(topics.topics.as_deref().map(|topics| ("topics", topics)));
         let events = match session.client.events(after, &query).await {
             Ok(events) => events,
             Err(error) if reading.follow && error.away() => {

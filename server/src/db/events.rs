@@ -116,11 +116,13 @@ pub struct EventRow {
     pub detail: Value,
 }
 
-/// Which events to read: all of them, or those of one node.
-#[derive(Clone, Copy, Debug, Default)]
+/// Which events to read: all of them, or those of one node, one object, some topics.
+#[derive(Clone, Debug, Default)]
 pub struct EventFilter {
     pub node: Option<NodeId>,
     pub object: Option<ObjectId>,
+    /// Kinds, or their beginnings with a `*`, as webhooks name them; all of them when empty. Only [`seen`](super::seen) looks at them.
+    pub topics: Vec<String>,
 }
 
 /// How far the history is whole: no transaction under way can still put an event before this number. It speaks of what is read after it, by
@@ -146,7 +148,7 @@ pub async fn last(conn: &mut PgConnection) -> Result<i64, Error> {
 /// [`Error::CursorExpired`], or the database's.
 pub async fn list_on(
     conn: &mut PgConnection,
-    filter: EventFilter,
+    filter: &EventFilter,
     after: i64,
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
@@ -163,7 +165,7 @@ pub async fn list_on(
 /// When the database fails.
 pub async fn list(
     conn: &mut PgConnection,
-    filter: EventFilter,
+    filter: &EventFilter,
     after: i64,
     limit: i64,
 ) -> Result<Vec<EventRow>, Error> {
@@ -190,7 +192,7 @@ pub async fn list(
 ///
 /// # Errors
 /// When the database fails.
-pub async fn latest(conn: &mut PgConnection, filter: EventFilter, limit: i64) -> Result<Vec<EventRow>, Error> {
+pub async fn latest(conn: &mut PgConnection, filter: &EventFilter, limit: i64) -> Result<Vec<EventRow>, Error> {
     Ok(sqlx::query_as!(
         EventRow,
         r#"SELECT seq, id AS "id: EventId", at, actor, kind, node_id AS "node: NodeId", object_id AS "object: ObjectId",

@@ -1,4 +1,4 @@
-//! The history for readers who may see a part of the fleet. No index knows what they may see, so it is searched in stretches, and an answer says how
+//! The history for readers who may see a part of the fleet, or want to see a part of it. No index knows what that is, so it is searched in stretches, and an answer says how
 //! far: a page may be empty and still lead on.
 
 use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
@@ -28,11 +28,11 @@ pub struct Found {
 /// [`Error::CursorExpired`], or the database's.
 pub async fn list_on(
     conn: &mut PgConnection,
-    (filter, sight): (EventFilter, &Sight),
+    (filter, sight): (&EventFilter, &Sight),
     after: i64,
     limit: i64,
 ) -> Result<Found, Error> {
-    if sight.is_empty() {
+    if sight.is_empty() && filter.topics.is_empty() {
         let rows = events::list_on(conn, filter, after, limit).await?;
         let at = rows.last().map_or(after, |row| row.seq);
         return Ok(Found { rows, at });
@@ -54,7 +54,7 @@ pub async fn list_changed(
     after: i64,
     limit: i64,
 ) -> Result<(Vec<(i64, Option<NodeId>)>, i64), Error> {
-    let (seqs, at) = search(conn, (EventFilter::default(), sight), after, limit).await?;
+    let (seqs, at) = search(conn, (&EventFilter::default(), sight), after, limit).await?;
     if seqs.is_empty() {
         return Ok((Vec::new(), at));
     }
@@ -67,7 +67,7 @@ pub async fn list_changed(
 
 async fn search(
     conn: &mut PgConnection,
-    (filter, sight): (EventFilter, &Sight),
+    (filter, sight): (&EventFilter, &Sight),
     after: i64,
     limit: i64,
 ) -> Result<(Vec<i64>, i64), Error> {
@@ -92,7 +92,7 @@ async fn search(
 /// When the database fails.
 pub async fn list_before(
     conn: &mut PgConnection,
-    (filter, sight): (EventFilter, &Sight),
+    (filter, sight): (&EventFilter, &Sight),
     before: i64,
     limit: i64,
 ) -> Result<Found, Error> {
@@ -114,7 +114,7 @@ pub async fn list_before(
 }
 
 /// How far one look goes: all the way where an index has what is asked for.
-fn stretch(filter: EventFilter, bounded: i64, whole: i64) -> i64 {
+fn stretch(filter: &EventFilter, bounded: i64, whole: i64) -> i64 {
     if filter.node.is_some() || filter.object.is_some() { whole } else { bounded }
 }
 

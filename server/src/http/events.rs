@@ -26,9 +26,12 @@ use crate::db;
 use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
+use crate::webhooks;
 
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
+/// Topics that one reader may name.
+const TOPICS: usize = 20;
 /// A stream ends after this long and its reader comes back: permissions are looked at again.
 const STREAM_LASTS: Duration = Duration::from_secs(15 * 60);
 const BATCH: i64 = 200;
@@ -49,6 +52,8 @@ struct EventsQuery {
     limit: Option<u32>,
     /// Name or id of a node.
     node: Option<String>,
+    /// Kinds, with commas between them, as a webhook names them: `node.advanced,claim.*`. All of them without it.
+    topics: Option<String>,
     /// Waits for the first event up to this long, at most `55s`.
     wait: Option<String>,
 }
@@ -64,14 +69,14 @@ async fn list_events(
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let filter = filter(&app, &actor, query.node.as_deref()).await?;
+    let filter = filter(&app, &actor, &query).await?;
     let sight = actor.sight();
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if text(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream")) {
         let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
         let after = resumed.unwrap_or(query.after);
         // Told before the stream begins: inside of it there is no status to tell it with.
-        db::events::list_on(&mut *app.pool.acquire().await?, filter, after, 1).await?;
+        db::events::list_on(&mut *app.pool.acquire().await?, &EventFilter::default(), after, 1).await?;
         let frames = frames(app, Reader { headers: headers.clone(), filter, sight }, after);
         return Ok(Sse::new(frames).keep_alive(KeepAlive::default()).into_response());
     }
@@ -84,7 +89,7 @@ async fn list_events(
     let mut last_seq = query.after;
     loop {
         let mut conn = app.pool.acquire().await?;
-        let Found { rows, at } = db::seen::list_on(&mut conn, (filter, &sight), last_seq, i64::from(limit)).await?;
+        let Found { rows, at } = db::seen::list_on(&mut conn, (&filter, &sight), last_seq, i64::from(limit)).await?;
         drop(conn);
         last_seq = at;
         if !rows.is_empty() || Instant::now() >= deadline {
@@ -95,12 +100,33 @@ async fn list_events(
     }
 }
 
-async fn filter(app: &App, actor: &Actor, node: Option<&str>) -> Result<EventFilter, Error> {
-    let Some(key) = node else { return Ok(EventFilter::default()) };
+async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFilter, Error> {
+    let topics = topics(query.topics.as_deref())?;
+    let Some(key) = &query.node else { return Ok(EventFilter { topics, ..EventFilter::default() }) };
     let id = actor.find_node(&mut *app.pool.acquire().await?, key).await?;
     let id =
         id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
-    Ok(EventFilter { node: Some(id), ..EventFilter::default() })
+    Ok(EventFilter { node: Some(id), topics, ..EventFilter::default() })
+}
+
+/// The words of webhooks, so that what a reader is shown here is what a webhook with them would be told.
+///
+/// # Errors
+/// 400 for a word that is none, or too many.
+pub fn topics(list: Option<&str>) -> Result<Vec<String>, Error> {
+    let Some(list) = list else { return Ok(Vec::new()) };
+    let topics: Vec<String> = list.split(',').map(|topic| topic.trim().to_owned()).collect();
+    if topics.len() > TOPICS {
+        return Err(Error::invalid("topics", "out_of_range", format!("1 to {TOPICS}")));
+    }
+    match topics.iter().find(|topic| !webhooks::is_topic(topic)) {
+        Some(wrong) => {
+            let detail =
+                format!("{wrong:?} is no topic: a kind as node.advanced, node.* for all that begin so, * for all.");
+            Err(Error::invalid("topics", "invalid_topic", detail))
+        }
+        None => Ok(topics),
+    }
 }
 
 /// An event as it is answered.
@@ -169,7 +195,7 @@ fn frames(app: App, reader: Reader, after: i64) -> impl Stream<Item = Result<Fra
 
 async fn batch(app: &App, reader: &Reader, after: i64) -> Result<Found, Error> {
     let Reader { headers, filter, sight } = reader;
-    let found = db::seen::list_on(&mut *app.pool.acquire().await?, (*filter, sight), after, BATCH).await?;
+    let found = db::seen::list_on(&mut *app.pool.acquire().await?, (filter, sight), after, BATCH).await?;
     // Asked after the read: a right that ended before these rows could be read does not see them.
     let actor = auth::authenticate(headers, app).await?;
     actor.need_somewhere("fleet.read")?;

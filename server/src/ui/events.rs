@@ -17,6 +17,7 @@ use crate::db;
 use crate::db::events::{EventFilter, EventRow};
 use crate::db::seen::Found;
 use crate::error::Error;
+use crate::http::events::topics;
 use crate::http::extract::Query;
 
 const ROWS: usize = 100;
@@ -27,6 +28,7 @@ pub(super) struct Page {
     frame: Frame,
     rows: Vec<Row>,
     node: String,
+    topics: String,
     next: String,
     newest: bool,
 }
@@ -46,6 +48,8 @@ struct Row {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct EventsQuery {
     node: String,
+    /// As the API's.
+    topics: String,
     before: Option<i64>,
 }
 
@@ -66,23 +70,27 @@ pub(super) async fn list_events(
         }
     };
     let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
-    let filter = EventFilter { node, ..EventFilter::default() };
+    let named = query.topics.trim();
+    let topics = topics(Some(named).filter(|named| !named.is_empty()))?;
+    let filter = EventFilter { node, topics, ..EventFilter::default() };
     let before = query.before.unwrap_or(i64::MAX);
-    let Found { mut rows, at } = db::seen::list_before(&mut conn, (filter, &actor.sight()), before, limit).await?;
+    let Found { mut rows, at } = db::seen::list_before(&mut conn, (&filter, &actor.sight()), before, limit).await?;
     // Where not all was looked at, what is before it is another page.
     let at = rows.get(ROWS).map_or(at, |_| rows[ROWS - 1].seq);
     rows.truncate(ROWS);
     let ids: Vec<NodeId> = rows.iter().filter_map(|row| row.node).collect();
     let names: BTreeMap<NodeId, String> = db::pages::work::list_names(&mut conn, &ids).await?.into_iter().collect();
-    let part = if wanted.is_empty() { String::new() } else { format!("node={}&", format::escape(wanted)) };
+    let asked = [("node", wanted), ("topics", named)];
+    let asked: Vec<_> = asked.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let part: String = asked.iter().map(|(name, value)| format!("{name}={}&", format::escape(value))).collect();
     let next = if at > 1 { format!("/events?{part}before={at}") } else { String::new() };
     let newest = query.before.is_none();
-    let cli = if wanted.is_empty() {
-        "muster event list".to_owned()
-    } else {
-        format!("muster event list --node {}", format::shell(wanted))
+    let flags: String = asked.iter().map(|(name, value)| format!(" --{name} {}", format::shell(value))).collect();
+    let cli = format!("muster event list{flags}");
+    let path = match part.trim_end_matches('&') {
+        "" => "/v1/events".to_owned(),
+        part => format!("/v1/events?{part}"),
     };
-    let path = if wanted.is_empty() { "/v1/events".to_owned() } else { format!("/v1/nodes/{wanted}/events") };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Events, "Events").by_hand(cli, &path).live(if newest {
             Live::Any
@@ -91,6 +99,7 @@ pub(super) async fn list_events(
         }),
         rows: rows.into_iter().map(|row| line(row, &names, visit.now)).collect(),
         node: query.node,
+        topics: query.topics,
         next,
         newest,
     })

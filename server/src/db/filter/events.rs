@@ -28,7 +28,7 @@ const PLACE: Place = Place {
 /// When the database fails.
 pub async fn event_seqs(
     conn: &mut PgConnection,
-    (filter, sight): (EventFilter, &Sight),
+    (filter, sight): (&EventFilter, &Sight),
     (above, till): (i64, i64),
     order: Order,
     limit: i64,
@@ -42,6 +42,10 @@ pub async fn event_seqs(
     if let Some(object) = filter.object {
         query.push(" AND e.object_id = ").push_bind(object.0);
     }
+    if !filter.topics.is_empty() {
+        let patterns: Vec<String> = filter.topics.iter().map(|topic| pattern(topic)).collect();
+        query.push(" AND e.kind LIKE ANY (").push_bind(patterns).push(")");
+    }
     within(&mut query, &PLACE, sight);
     query.push(match order {
         Order::Up => " ORDER BY e.seq LIMIT ",
@@ -49,4 +53,13 @@ pub async fn event_seqs(
     });
     query.push_bind(limit);
     Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+}
+
+/// A topic as `LIKE` knows it: an underscore is one, and only the star at its end stands for more.
+fn pattern(topic: &str) -> String {
+    let plain = |text: &str| text.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%");
+    match topic.strip_suffix('*') {
+        Some(begin) => format!("{}%", plain(begin)),
+        None => plain(topic),
+    }
 }

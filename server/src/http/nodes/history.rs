@@ -97,7 +97,7 @@ pub(super) async fn list_node_events(
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let filter = EventFilter { node: Some(find(&mut conn, &node).await?), ..EventFilter::default() };
-    let rows = db::events::list_on(&mut conn, filter, query.after, EVENTS).await?;
+    let rows = db::events::list_on(&mut conn, &filter, query.after, EVENTS).await?;
     let last_seq = rows.last().map_or(query.after, |row| row.seq);
     Answer::ok(&Events { items: rows.into_iter().map(event).collect(), last_seq })
 }
@@ -122,7 +122,7 @@ pub(super) async fn get_node_timeline(
 /// When the database fails.
 pub(in crate::http) async fn timeline(conn: &mut PgConnection, node: NodeId) -> Result<Timeline, Error> {
     let filter = EventFilter { node: Some(node), ..EventFilter::default() };
-    let events = db::events::latest(conn, filter, EVENTS).await?;
+    let events = db::events::latest(conn, &filter, EVENTS).await?;
     let steps = db::operations::list_node_steps(conn, node, STEPS).await?;
     let mut items: Vec<TimelineEntry> = events
         .into_iter()

@@ -119,7 +119,7 @@ pub(super) async fn show_node(
     let machine = db::pages::nodes::find_machine(&mut conn, id).await?.ok_or_else(missing)?;
     let steps = db::operations::list_node_steps(&mut conn, id, timeline::STEPS).await?;
     let of_node = EventFilter { node: Some(id), ..EventFilter::default() };
-    let events = db::events::latest(&mut conn, of_node, timeline::EVENTS).await?;
+    let events = db::events::latest(&mut conn, &of_node, timeline::EVENTS).await?;
     let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
     let components = db::components::list(&mut conn, id).await?;
