@@ -259,6 +259,15 @@ impl Client {
         self.fetch(self.request(Method::POST, &["approvals", &id.to_string(), word])).await
     }
 
+    /// The request as it would stand if it were agreed to; nothing is begun.
+    ///
+    /// # Errors
+    /// As [`Client::decide_approval`] with `approve`: what would refuse it.
+    pub async fn plan_approval(&self, id: Uuid) -> Result<Approval, ClientError> {
+        let request = self.request(Method::POST, &["approvals", &id.to_string(), "approve"]);
+        self.fetch(request.query(&[("dry_run", "true")])).await
+    }
+
     /// Asks to let a gate count as passed; a second person agrees to it.
     ///
     /// # Errors

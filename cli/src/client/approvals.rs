@@ -2,6 +2,8 @@
 
 use clap::Subcommand;
 use muster_api::approvals::Approval;
+use muster_core::effects::{self, Effect};
+use muster_core::lifecycle::state::{State, Wish};
 use uuid::Uuid;
 
 use super::session::Session;
@@ -10,14 +12,23 @@ use super::session::Session;
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalVerb {
     /// Agree to what another person asked for, and begin it.
-    Approve { id: Uuid },
+    Approve {
+        id: Uuid,
+        /// Show what would begin, and begin nothing.
+        #[arg(long, visible_alias = "dry-run")]
+        plan: bool,
+    },
     /// Turn it down.
     Deny { id: Uuid },
 }
 
 pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result<()> {
     match verb {
-        ApprovalVerb::Approve { id } => {
+        ApprovalVerb::Approve { id, plan: true } => {
+            let approval = session.client.plan_approval(id).await?;
+            session.output.print_lines(&approval, || planned(&approval))
+        }
+        ApprovalVerb::Approve { id, plan: false } => {
             let approval = session.client.decide_approval(id, "approve").await?;
             session.output.print_lines(&approval, || vec![approved(&approval)])
         }
@@ -26,6 +37,22 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
             session.output.print_lines(&approval, || vec![denied(&approval)])
         }
     }
+}
+
+/// What agreeing would begin.
+fn planned(approval: &Approval) -> Vec<String> {
+    let (effect, begun) = match (&approval.waiver, &approval.node) {
+        (None, Some(node)) => {
+            let effect = effects::of_wish(Wish::Release, State::InService, None);
+            (effect, format!("{node} would be drained, taken out of its scheduler and wiped, and its claim would end"))
+        }
+        _ => (Effect::None, "the waiver would count from now on: the gate would keep no node out any more".to_owned()),
+    };
+    vec![
+        format!("effect: {effect}"),
+        format!("  {begun}"),
+        format!("  asked for by {}: {}", approval.requested_by, approval.because),
+    ]
 }
 
 fn approved(approval: &Approval) -> String {
