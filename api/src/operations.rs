@@ -28,6 +28,41 @@ pub struct Operation {
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+    /// What came of it, once it is done: where to read it.
+    #[serde(default)]
+    pub result: Option<OperationResult>,
+    /// What it waits for while nothing of it is being done.
+    #[serde(default)]
+    pub blocked_by: Option<BlockedBy>,
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationResult {
+    pub links: Vec<ResultLink>,
+}
+
+/// Something that an operation made or saw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResultLink {
+    /// `node`, `claim`, `facts`, `drift`, `gate_run` or `log`.
+    pub of: String,
+    #[serde(rename = "self")]
+    pub link: String,
+    /// What it says in short, as a run of gates its suite and verdict.
+    pub told: Option<String>,
+}
+
+/// What keeps an operation from going on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BlockedBy {
+    /// `agent` (a job that nobody has leased), `caution`, `protection`, `rack_power`, `undo_window`, `person`, or `muster`.
+    pub by: String,
+    /// One sentence.
+    pub detail: String,
+    pub since: Option<Timestamp>,
+    /// Where more is told of it.
+    pub link: Option<String>,
 }
 
 /// What an operation acts on.

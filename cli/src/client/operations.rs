@@ -67,6 +67,11 @@ fn lines(operation: &Operation) -> Vec<String> {
         let said = said.or_else(|| step.progress.as_ref().map(|progress| progress.message.clone()));
         lines.push(format!("  {:<10} {:<20} {took:>12}  {}", step.state, step.step, said.unwrap_or_default()));
     }
+    lines.extend(operation.blocked_by.iter().map(|blocked| format!("blocked by {}: {}", blocked.by, blocked.detail)));
+    for link in operation.result.iter().flat_map(|result| &result.links) {
+        let told = link.told.as_ref().map(|told| format!("  {told}")).unwrap_or_default();
+        lines.push(format!("{:<10} {}{told}", link.of, link.link));
+    }
     lines
 }
 

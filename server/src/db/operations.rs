@@ -154,6 +154,72 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Ope
     .await?)
 }
 
+/// What stands around an operation: what its node waits for and is held by.
+#[derive(Clone, Debug)]
+pub struct AroundRow {
+    pub operation: OperationId,
+    pub node_state: Option<String>,
+    pub waiting_for: Option<String>,
+    pub waiting_owner: Option<String>,
+    pub waiting_since: Option<jiff_sqlx::Timestamp>,
+    pub protected: bool,
+    pub power_reserved_w: i32,
+    pub site: Option<String>,
+    pub rack: Option<String>,
+    /// Of a claim that is not over.
+    pub claim: Option<String>,
+    pub undo_until: Option<jiff_sqlx::Timestamp>,
+    /// Nothing that needs a permit is begun.
+    pub caution: bool,
+}
+
+/// What stands around operations.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_around(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<AroundRow>, Error> {
+    let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as!(
+        AroundRow,
+        r#"SELECT o.id AS "operation!: OperationId", n.state AS "node_state?", n.waiting_for AS "waiting_for?",
+                  n.waiting_owner AS "waiting_owner?", n.waiting_since AS "waiting_since?", COALESCE(n.protected, false) AS "protected!",
+                  COALESCE(n.power_reserved_w, 0) AS "power_reserved_w!", site.name AS "site?", rack.name AS "rack?",
+                  c.name AS "claim?", c.undo_until AS "undo_until?",
+                  EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS "caution!"
+           FROM operations o LEFT JOIN nodes n ON n.id = o.node_id
+           LEFT JOIN objects site ON site.id = n.site_id LEFT JOIN objects rack ON rack.id = n.rack_id
+           LEFT JOIN claims c ON c.id = o.claim_id AND c.state <> 'released'
+           WHERE o.id = ANY($1)"#,
+        &ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A run of gates that an operation made.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    pub operation: OperationId,
+    pub suite: String,
+    pub verdict: String,
+}
+
+/// The runs of gates that operations made, oldest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_runs(conn: &mut PgConnection, operations: &[OperationId]) -> Result<Vec<RunRow>, Error> {
+    let ids: Vec<Uuid> = operations.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as!(
+        RunRow,
+        r#"SELECT j.operation_id AS "operation!: OperationId", r.suite, r.verdict
+           FROM jobs j JOIN gate_runs r ON r.job_id = j.id WHERE j.operation_id = ANY($1) ORDER BY r.id"#,
+        &ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// The steps of operations, oldest first.
 ///
 /// # Errors

@@ -27,6 +27,7 @@ pub mod paging; // Keyset pages
 pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
+pub mod standing; // What an operation waits for, and what came of it
 pub mod tokens; // Tokens of machines
 pub mod waiting; // Long polls
 pub mod waivers; // Gates that count as passed all the same

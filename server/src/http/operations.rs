@@ -25,14 +25,14 @@ use super::answer::Answer;
 use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
 use super::paging::{self, CountedPage, ListQuery};
-use super::waiting;
 use super::writing::{self, Effect};
+use super::{standing, waiting};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::filter::{OPERATIONS, Term};
 use crate::db::nodes::LockedNode;
-use crate::db::operations::{OperationRow, StepRow};
+use crate::db::operations::{AroundRow, OperationRow, RunRow, StepRow};
 use crate::error::Error;
 
 const LOG_LINES: i64 = 1000;
@@ -245,10 +245,24 @@ pub async fn views(conn: &mut PgConnection, rows: Vec<OperationRow>) -> Result<V
             steps.entry(operation).or_default().push(step);
         }
     }
+    let mut runs: BTreeMap<OperationId, Vec<RunRow>> = BTreeMap::new();
+    for run in db::operations::list_runs(conn, &ids).await? {
+        runs.entry(run.operation).or_default().push(run);
+    }
+    let around = db::operations::list_around(conn, &ids).await?;
+    let around: BTreeMap<OperationId, AroundRow> = around.into_iter().map(|row| (row.operation, row)).collect();
     rows.into_iter()
         .map(|row| {
             let own = steps.remove(&row.id).unwrap_or_default();
-            view(row, own)
+            let (around, runs) = (around.get(&row.id), runs.remove(&row.id).unwrap_or_default());
+            let mut operation = view(row, own)?;
+            match operation.done {
+                true => operation.result = Some(standing::result(&operation, around, &runs)),
+                false => {
+                    operation.blocked_by = around.and_then(|around| standing::blocked_by(&operation.steps, around))
+                }
+            }
+            Ok(operation)
         })
         .collect()
 }
@@ -279,6 +293,8 @@ fn view(row: OperationRow, steps: Vec<StepRow>) -> Result<Operation, Error> {
         created_at: row.created_at,
         started_at: row.started_at.map(|at| at.to_jiff()),
         finished_at: row.finished_at.map(|at| at.to_jiff()),
+        result: None,
+        blocked_by: None,
     })
 }
 

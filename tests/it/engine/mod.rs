@@ -11,5 +11,6 @@ mod parts; // Components by serial; rename and move
 mod power; // Racks that cannot feed all at once; two engines
 mod promises; // What may only rise, and what has ended
 mod release; // Giving a node back, wherever it is
+mod standing; // What an operation waits for, and what came of it
 mod stops; // Cancel, undrain, outcomes nobody heard
 mod walks; // Whatever people, time and crashes do

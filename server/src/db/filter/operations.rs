@@ -26,6 +26,8 @@ pub const OPERATIONS: List = List {
         "created_at",
         "started_at",
         "finished_at",
+        "result",
+        "blocked_by",
     ],
     from: "operations o",
     only: "true",

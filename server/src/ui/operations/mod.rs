@@ -7,6 +7,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
+use muster_api::operations::{OperationResult, ResultLink};
 use muster_core::ids::OperationId;
 use serde::Deserialize;
 
@@ -20,6 +21,7 @@ use crate::db::filter::{self, OPERATIONS, Term};
 use crate::db::operations::OperationRow;
 use crate::error::Error;
 use crate::http::extract::{Path, Query};
+use crate::http::operations;
 
 const ROWS: usize = 50;
 
@@ -141,6 +143,10 @@ pub(super) struct Page {
     created: Moment,
     duration: String,
     deadline: String,
+    /// What it waits for, and for whose sake.
+    blocked: String,
+    /// What came of it, as sentences.
+    results: Vec<String>,
     steps: Vec<step::Step>,
 }
 
@@ -154,6 +160,7 @@ pub(super) async fn show_operation(
     let mut conn = app.pool.acquire().await?;
     let row = db::operations::find(&mut conn, id).await?.ok_or_else(|| Error::NotFound(format!("operation {id}")))?;
     let steps = db::operations::list_steps(&mut conn, &[id]).await?;
+    let stands = operations::load(&mut conn, id).await?;
     let now = visit.now;
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let deadline = row.deadline_at.filter(|_| running).map(|at| at.to_jiff().duration_since(now));
@@ -167,6 +174,8 @@ pub(super) async fn show_operation(
         node_id: row.node.map(|id| id.to_string()).unwrap_or_default(),
         chip: chips::outcome(&row.state),
         message: format::cut(&told(&row), 600),
+        blocked: stands.blocked_by.map(|blocked| format::cut(&blocked.by.replace('_', " "), 40)).unwrap_or_default(),
+        results: results(stands.result.unwrap_or_default()),
         asked_by: format::cut(row.request_id.as_deref().unwrap_or_default(), 80),
         created: format::moment(row.created_at, now),
         duration: lasted(&row, now).map(format::duration).unwrap_or_default(),
@@ -180,4 +189,11 @@ pub(super) async fn show_operation(
         kind,
         steps: steps.into_iter().take(200).map(|row| step::of(row, now)).collect(),
     })
+}
+
+/// What a person has not seen on the page already.
+fn results(result: OperationResult) -> Vec<String> {
+    let told =
+        |link: ResultLink| link.told.map(|told| format::cut(&format!("{}: {told}", link.of.replace('_', " ")), 200));
+    result.links.into_iter().filter_map(told).collect()
 }
