@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 49] = [
+pub const VERBS: [(&str, &str); 55] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -68,6 +68,12 @@ pub const VERBS: [(&str, &str); 49] = [
     ("node.reinstate", "o"),
     ("node.replace-parts", "o"),
     ("node.check-drift", "ou"),
+    ("node.power-on", "ou"),
+    ("node.power-off", "o"),
+    ("node.power-cycle", "o"),
+    ("node.run-gates", "ou"),
+    ("node.converge", "ou"),
+    ("node.reinstall", "o"),
     ("node.rename", "o"),
     ("node.move", "o"),
     ("node.release", "ou"),

@@ -229,16 +229,20 @@ pub struct ConsoleLog {
     pub last_id: i64,
 }
 
-/// The body of an action.
+/// The body of an action. `power-on`, `power-off`, `power-cycle` and `run-gates` are for nodes at rest, where no job runs; `converge` and
+/// `reinstall` drain a node in service first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeAction {
-    /// Why, for the history; quarantine and maintain need one.
+    /// Why, for the history; what takes a node out of use, switches its power or installs it anew needs one.
     #[serde(default)]
     pub reason: Option<String>,
     /// Of a maintenance: at this time the node resumes by itself. Without it, a person resumes it. Asked again, it is the new time.
     #[serde(default)]
     pub until: Option<Timestamp>,
+    /// Of `run-gates`: the suite, by name. Without it, that of the pool that holds the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suite: Option<String>,
 }
 
 /// A part that was replaced. Kinds: `chassis`, `board`, `gpu`, `nic` (by MAC), `disk`, `dimm`.

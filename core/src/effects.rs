@@ -38,6 +38,9 @@ pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
         Wish::Accept | Wish::Inspect | Wish::Recover | Wish::Resume | Wish::Reinstate | Wish::ReplaceParts => {
             Effect::Reboot
         }
+        // Gates are run in the live image where it has no system of its own.
+        Wish::PowerOn | Wish::PowerOff | Wish::PowerCycle | Wish::RunGates | Wish::Converge => Effect::Reboot,
+        Wish::Reinstall => Effect::Reinstall,
         Wish::Retry => match failed {
             Some(State::Wiping) => Effect::Wipe,
             Some(State::Imaging) => Effect::Reinstall,

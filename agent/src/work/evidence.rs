@@ -64,9 +64,11 @@ async fn health(bmc: &Bmc) -> Vec<String> {
 fn power_of(spec: &JobSpec) -> Option<&Power> {
     match spec {
         JobSpec::BootLive(boot) => Some(&boot.power),
-        JobSpec::PowerOff { power, .. } | JobSpec::BootDisk { power, .. } | JobSpec::Reboot { power, .. } => {
-            Some(power)
-        }
+        JobSpec::PowerOff { power, .. }
+        | JobSpec::PowerOn { power, .. }
+        | JobSpec::PowerCycle { power, .. }
+        | JobSpec::BootDisk { power, .. }
+        | JobSpec::Reboot { power, .. } => Some(power),
         JobSpec::Inventory { .. }
         | JobSpec::WriteImage { .. }
         | JobSpec::Converge { .. }

@@ -43,8 +43,23 @@ impl Client {
     /// # Errors
     /// 409 when its state does not allow it; see [`ClientError`].
     pub async fn node_action(&self, node: &str, action: &str, reason: Option<&str>) -> Result<Operation, ClientError> {
-        let body = NodeAction { reason: reason.map(str::to_owned), until: None };
-        self.fetch(self.request(Method::POST, &["nodes", node, "actions", action]).json(&body)).await
+        let body = NodeAction { reason: reason.map(str::to_owned), ..NodeAction::default() };
+        self.act_on_node(node, action, &body, Precondition::None).await
+    }
+
+    /// The same with all that an action may say; `reinstall` needs the generation of the node as it was read.
+    ///
+    /// # Errors
+    /// 409 when its state does not allow it, 412 when it was changed since; see [`ClientError`].
+    pub async fn act_on_node(
+        &self,
+        node: &str,
+        action: &str,
+        body: &NodeAction,
+        precondition: Precondition,
+    ) -> Result<Operation, ClientError> {
+        let request = self.request(Method::POST, &["nodes", node, "actions", action]);
+        self.fetch(precondition.apply(request).json(body)).await
     }
 
     /// Hands a node to a person, until a time or until somebody says so.

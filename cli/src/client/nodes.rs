@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
-use muster_api::client::ClientError;
+use muster_api::client::{ClientError, Precondition};
 use muster_api::nodes::{Node, NodeAction, NodeFacts, NodePlan, NodeSpec};
+use muster_api::operations::Operation;
 use tokio::time::Instant;
 
 use super::acting::{ActArgs, OneArgs, begun};
@@ -86,6 +87,28 @@ pub(crate) enum Act {
     Retire(LastingArgs),
     /// Take a retired node back.
     Reinstate(ActArgs),
+    /// Switch on a node in maintenance or quarantine: it boots from its own disk.
+    PowerOn(ActArgs),
+    /// Shut down a node that no job can run on; its power is cut where its system does not answer.
+    PowerOff(ActArgs),
+    /// Reset a node in maintenance or quarantine, whatever runs there.
+    PowerCycle(ActArgs),
+    /// Run a suite on nodes at rest. Only its record is kept: nothing is decided by it.
+    RunGates(SuiteArgs),
+    /// Bring nodes back to the stack of their pool: drained first, admitted again through their gates.
+    Converge(ActArgs),
+    /// Write the image of their pool onto the root disks of nodes: drained first, admitted again through their gates.
+    Reinstall(LastingArgs),
+}
+
+/// A run of gates.
+#[derive(Args, Debug)]
+pub(crate) struct SuiteArgs {
+    #[command(flatten)]
+    act: ActArgs,
+    /// The suite's name; that of the pool that holds the node where none is given.
+    #[arg(long)]
+    suite: Option<String>,
 }
 
 /// An action that is asked about first.
@@ -147,7 +170,16 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
 }
 
 async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
+    let mut suite = None;
     let (action, args) = match act {
+        Act::PowerOn(args) => ("power-on", args),
+        Act::PowerOff(args) => ("power-off", args),
+        Act::PowerCycle(args) => ("power-cycle", args),
+        Act::Converge(args) => ("converge", args),
+        Act::RunGates(args) => {
+            suite = args.suite;
+            ("run-gates", args.act)
+        }
         Act::Accept(args) => ("accept", args),
         Act::Reject(args) => ("reject", args),
         Act::Inspect(args) => ("inspect", args),
@@ -158,29 +190,19 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::Undrain(args) => ("undrain", args),
         Act::Resume(args) => ("resume", args),
         Act::Reinstate(args) => ("reinstate", args),
-        Act::Wipe(args) => {
-            let question = format!("Erase every disk of {}?", args.act.nodes.join(", "));
-            match asking::agreed(&question, args.yes || args.act.how.plan)? {
-                true => ("wipe", args.act),
-                false => return Ok(()),
-            }
-        }
-        Act::Retire(args) => {
-            let question = format!("Retire {}?", args.act.nodes.join(", "));
-            match asking::agreed(&question, args.yes || args.act.how.plan)? {
-                true => ("retire", args.act),
-                false => return Ok(()),
-            }
-        }
+        Act::Wipe(args) if meant("Erase every disk of", &args)? => ("wipe", args.act),
+        Act::Retire(args) if meant("Retire", &args)? => ("retire", args.act),
+        Act::Reinstall(args) if meant("Write the root disk anew of", &args)? => ("reinstall", args.act),
+        Act::Wipe(_) | Act::Retire(_) | Act::Reinstall(_) => return Ok(()),
     };
-    let body = NodeAction { reason: args.how.reason.clone(), until: None };
+    let body = NodeAction { reason: args.how.reason.clone(), until: None, suite };
     if args.how.plan {
         return plan_action(session, &args.nodes, action, &body).await;
     }
     let mut operations = Vec::with_capacity(args.nodes.len());
     let mut refused = None;
     for node in &args.nodes {
-        match session.client.node_action(node, action, args.how.reason.as_deref()).await {
+        match ask(session, node, action, &body).await {
             Ok(operation) => operations.push(operation),
             Err(error) if args.nodes.len() == 1 => return Err(error.into()),
             // The others are asked all the same: whoever typed eight names wants as many as go.
@@ -192,6 +214,21 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
     }
     begun(session, &operations, args.how.waiting).await?;
     refused.map_or(Ok(()), |error| Err(anyhow::Error::from(error).context(format!("not every node: {action}"))))
+}
+
+/// Whether the person at the terminal means it.
+fn meant(question: &str, args: &LastingArgs) -> anyhow::Result<bool> {
+    let question = format!("{question} {}?", args.act.nodes.join(", "));
+    asking::agreed(&question, args.yes || args.act.how.plan)
+}
+
+/// What is not to be had back is asked of the node as it is read here.
+async fn ask(session: &Session, node: &str, action: &str, body: &NodeAction) -> Result<Operation, ClientError> {
+    let precondition = match action {
+        "reinstall" => Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation),
+        _ => Precondition::None,
+    };
+    session.client.act_on_node(node, action, body, precondition).await
 }
 
 /// What an action would do to each of these nodes; one that would be refused says why.
@@ -215,7 +252,7 @@ async fn plan_action(session: &Session, nodes: &[String], action: &str, body: &N
 
 async fn maintain(session: &Session, args: MaintainArgs) -> anyhow::Result<()> {
     let until = args.lasts.map(SignedDuration::try_from).transpose()?.map(|lasts| session.clock.now() + lasts);
-    let body = NodeAction { reason: args.act.how.reason.clone(), until };
+    let body = NodeAction { reason: args.act.how.reason.clone(), until, suite: None };
     if args.act.how.plan {
         return plan_action(session, std::slice::from_ref(&args.act.node), "maintain", &body).await;
     }

@@ -2,9 +2,11 @@
 
 use jiff::Timestamp;
 
+use super::asked;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{State, Wish};
+use super::steps::Step;
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
@@ -21,6 +23,19 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (_, Some(Wish::Maintain)) => wished(State::Maintenance),
         (_, Some(Wish::Retire)) => wished(State::Retired),
         (_, Some(Wish::Quarantine)) => wished(State::Quarantined),
+        (_, Some(Wish::PowerOff)) => asked::power_off(node, now),
+        (_, Some(Wish::RunGates)) => claimable(asked::run_gates(node, now), node),
         _ => rest("a claim", "nobody", "none until it is claimed"),
+    }
+}
+
+/// What can be claimed is off: one that cannot be switched off again is looked at by a person.
+fn claimable(decision: Decision, node: &Snapshot) -> Decision {
+    let stays_on = |view: &StepView| view.current && view.status != StepStatus::Succeeded;
+    match decision {
+        Decision::Refused(why) if node.step(Step::PowerOff).is_some_and(stays_on) => {
+            Decision::Advance(Move::to(State::Quarantined).because(why).with(Effect::WishTaken))
+        }
+        other => other,
     }
 }

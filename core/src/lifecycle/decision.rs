@@ -245,6 +245,14 @@ pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     })
 }
 
+/// What runs for somebody where the node rests is stopped before it goes on.
+pub(super) fn stop_first(node: &Snapshot, then: impl FnOnce() -> Decision) -> Decision {
+    match node.active() {
+        Some(view) if view.step != Step::Remove => Decision::Cancel(view.step),
+        _ => then(),
+    }
+}
+
 /// Takes a node out of the scheduler, if it is in there, and then moves. Tried until it works: the node may go nowhere else before, and a
 /// scheduler that is away comes back.
 pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> Decision {

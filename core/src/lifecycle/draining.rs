@@ -34,7 +34,11 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
             Purpose::Repair => left(State::Quarantined),
-            Purpose::Maintenance | Purpose::Upgrade => left(State::Maintenance),
+            Purpose::Upgrade if node.holds_its_system() => left(State::Installing).with(Effect::ForgetLive),
+            Purpose::Reinstall if node.claim == Some(ClaimState::Bound) => {
+                left(State::Imaging).with(Effect::ForgetLive)
+            }
+            Purpose::Maintenance | Purpose::Upgrade | Purpose::Reinstall => left(State::Maintenance),
         })
     })
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::decision::{Decision, Effect, Move, leave_cluster, rest};
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
+use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let phase = node.failed_phase.unwrap_or(State::Inspecting);
@@ -36,6 +37,8 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         }
         Some(Wish::Quarantine) => drained(State::Quarantined, Purpose::Repair),
         Some(Wish::Maintain) => drained(State::Maintenance, Purpose::Maintenance),
+        Some(Wish::Converge) if node.holds_its_system() => drained(State::Installing, Purpose::Upgrade),
+        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => drained(State::Imaging, Purpose::Reinstall),
         Some(Wish::ReplaceParts) if phase != State::Draining || !node.in_cluster => wished(State::Inspecting),
         _ => rest("a person to retry, release or quarantine it", "operator", "none until then"),
     }

@@ -1,4 +1,4 @@
-//! Admitted. Left alone: only a release, a drain or a quarantine takes it out, and each goes through the scheduler first.
+//! Admitted. Left alone: only a release, a drain, a quarantine or a new installation takes it out, and each goes through the scheduler first.
 
 use jiff::Timestamp;
 
@@ -16,6 +16,10 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             Move { purpose: Some(Purpose::Maintenance), ..Move::to(State::Draining).as_wished(node) }
         }
         Some(Wish::Quarantine) => Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) },
+        Some(Wish::Converge) => Move { purpose: Some(Purpose::Upgrade), ..Move::to(State::Draining).as_wished(node) },
+        Some(Wish::Reinstall) => {
+            Move { purpose: Some(Purpose::Reinstall), ..Move::to(State::Draining).as_wished(node) }
+        }
         Some(Wish::Inspect) => return inspect(node, now),
         Some(Wish::CheckDrift) => return compare(node, now),
         _ => return rest("nothing: it serves", "nobody", "none"),

@@ -3,20 +3,33 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, Wait, leave_cluster, rest};
+use super::asked;
+use super::decision::{Decision, Effect, Move, Wait, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 use crate::claims::ClaimState;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     match node.wish {
-        _ if node.releasing() && !node.protected => leave_cluster(node, now, Move::released(State::Wiping)),
+        _ if node.releasing() && !node.protected => {
+            stop_first(node, || leave_cluster(node, now, Move::released(State::Wiping)))
+        }
         Some(Wish::Resume) => Decision::Advance(resumed(node).as_wished(node)),
         Some(Wish::ReplaceParts) => {
             leave_cluster(node, now, Move::to(State::Inspecting).as_wished(node).with(Effect::ForgetLive))
         }
         Some(Wish::Retire) if node.claim.is_none() => Decision::Advance(Move::to(State::Retired).as_wished(node)),
         Some(Wish::Quarantine) => Decision::Advance(Move::to(State::Quarantined).as_wished(node)),
+        Some(Wish::PowerOn) => asked::power_on(node, now),
+        Some(Wish::PowerOff) => asked::power_off(node, now),
+        Some(Wish::PowerCycle) => asked::power_cycle(node, now),
+        Some(Wish::RunGates) => asked::run_gates(node, now),
+        Some(Wish::Converge) if node.holds_its_system() => {
+            leave_cluster(node, now, Move::to(State::Installing).as_wished(node).with(Effect::ForgetLive))
+        }
+        Some(Wish::Reinstall) if node.claim == Some(ClaimState::Bound) => {
+            leave_cluster(node, now, Move::to(State::Imaging).as_wished(node).with(Effect::ForgetLive))
+        }
         Some(Wish::Maintain) => Decision::Granted("its maintenance goes on".into()),
         Some(_) => rest("a person to resume it", "operator", "none until then"),
         None => match node.until {
@@ -34,7 +47,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 
 /// Back to where it can go on.
 fn resumed(node: &Snapshot) -> Move {
-    match node.claim == Some(ClaimState::Bound) && node.installed {
+    match node.holds_its_system() {
         true => Move::to(State::Validating),
         false => Move::to(State::Inspecting).with(Effect::ForgetLive),
     }

@@ -4,6 +4,7 @@
 //! A state says where a node is on its way; power, reachability and what the scheduler says are conditions beside it, never states.
 
 mod admitting; // Into the scheduler
+mod asked; // What is done for a person where a node rests: its power, its gates
 mod available; // Powered off, ready to be claimed
 pub mod decision; // What is to be done next, and the shared way of working through steps
 mod discovered; // An unknown or declared machine, not accepted yet

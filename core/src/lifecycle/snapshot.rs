@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub live: bool,
     /// An installed OS is known by its host key.
     pub installed: bool,
+    /// It was seen to be off, and nothing was seen to start it since.
+    pub off: bool,
     /// Who presses the power button where there is no BMC.
     pub power_person: Option<String>,
     pub power: PowerShare,
@@ -119,6 +121,11 @@ impl Snapshot {
     /// The same node, for what goes on although somebody asked to stop.
     pub fn unstoppable(&self) -> Self {
         Self { stop: false, ..self.clone() }
+    }
+
+    /// Whether it is somebody's, with their system on its disk.
+    pub fn holds_its_system(&self) -> bool {
+        self.claim == Some(ClaimState::Bound) && self.installed
     }
 
     /// Whether the claim is being given up, by its deletion or by a wish.

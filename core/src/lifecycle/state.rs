@@ -92,13 +92,25 @@ words! {
         ReplaceParts = "replace-parts",
         /// Compare it with its stack; nothing is changed.
         CheckDrift = "check-drift",
+        PowerOn = "power-on",
+        PowerOff = "power-off",
+        PowerCycle = "power-cycle",
+        /// Run a suite where it rests; only its record is kept.
+        RunGates = "run-gates",
+        /// Bring it back to its stack, jobs first.
+        Converge = "converge",
+        /// Write its image anew, jobs first.
+        Reinstall = "reinstall",
     }
 }
 
 words! {
     /// Why a node is taken out of the scheduler.
     Purpose, "drain purpose" {
+        /// For its stack to be installed over what it runs.
         Upgrade = "upgrade",
+        /// For its image to be written anew.
+        Reinstall = "reinstall",
         Repair = "repair",
         Maintenance = "maintenance",
         Release = "release",

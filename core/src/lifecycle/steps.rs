@@ -34,6 +34,10 @@ words! {
         Adopt = "adopt",
         /// What a converge would change; nothing is changed.
         Drift = "drift",
+        /// On, because somebody asked for it.
+        PowerOn = "power_on",
+        /// Through its firmware, because somebody asked for it.
+        PowerCycle = "power_cycle",
     }
 }
 
@@ -41,7 +45,13 @@ impl Step {
     /// Seconds one attempt may take. Servers with many DIMMs train memory for ten minutes and more before firmware shows a sign of life.
     pub fn timeout_s(self) -> u64 {
         match self {
-            Self::Inventory | Self::PowerOff | Self::Remove | Self::Adopt | Self::Drift => 10 * 60,
+            Self::Inventory
+            | Self::PowerOff
+            | Self::PowerOn
+            | Self::PowerCycle
+            | Self::Remove
+            | Self::Adopt
+            | Self::Drift => 10 * 60,
             Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => 30 * 60,
             Self::WriteImage | Self::Converge | Self::Recheck => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
@@ -60,7 +70,7 @@ impl Step {
 
     /// Whether it starts the machine, and so needs its share of the rack's power.
     pub fn powers_on(self) -> bool {
-        matches!(self, Self::BootLive | Self::BootDisk)
+        matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOn | Self::PowerCycle)
     }
 
     /// Whether it destroys what is on the disks: never done to a protected node.
@@ -77,7 +87,7 @@ impl Step {
     pub fn observation(self) -> &'static str {
         match self {
             Self::BootLive => "the boot's report and the BMC's power state",
-            Self::PowerOff => "the BMC's power state",
+            Self::PowerOff | Self::PowerOn | Self::PowerCycle => "the BMC's power state",
             Self::BootDisk | Self::Reboot | Self::RebootTest => "the node's boot id",
             Self::Inventory | Self::Adopt | Self::Drift => "another look at the node",
             Self::WriteImage | Self::Converge | Self::Recheck | Self::Gates | Self::GatesAfterReboot | Self::Wipe => {
@@ -107,6 +117,8 @@ impl Step {
             Self::Wipe => "wipe the disks",
             Self::Adopt => "log in for the first time",
             Self::Drift => "look at the drift",
+            Self::PowerOn => "power on",
+            Self::PowerCycle => "cycle the power",
         }
     }
 }

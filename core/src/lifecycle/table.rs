@@ -27,7 +27,7 @@ pub fn targets(from: State) -> &'static [State] {
         Quarantined => &[Validating, Inspecting, Wiping, Retired],
         Failed => &[Inspecting, Imaging, Installing, Validating, Admitting, Draining, Wiping, Quarantined, Maintenance],
         Wiping => &[Inspecting, Validating, Quarantined, Failed],
-        Maintenance => &[Inspecting, Validating, Wiping, Retired, Quarantined],
+        Maintenance => &[Inspecting, Imaging, Installing, Validating, Wiping, Retired, Quarantined],
         Retired => &[Inspecting],
     }
 }
@@ -83,5 +83,9 @@ pub fn states_for(wish: Wish) -> &'static [State] {
         Wish::Retire => &[Available, Quarantined, Maintenance],
         Wish::Reinstate => &[Retired],
         Wish::ReplaceParts => &[Available, Quarantined, Failed, Maintenance],
+        // Where nobody's work is lost. What can be claimed stays off: a claim powers it on.
+        Wish::PowerOn | Wish::PowerCycle => &[Quarantined, Maintenance],
+        Wish::PowerOff | Wish::RunGates => &[Available, Quarantined, Maintenance],
+        Wish::Converge | Wish::Reinstall => &[InService, Failed, Maintenance],
     }
 }

@@ -16,7 +16,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         return fail("the pool names no suite, and a node is never admitted without one");
     };
     let by = Judged { suite, profile: node.profile.as_ref(), wanted: &[], now };
-    follow(node, now, &[Step::Gates], || {
+    // Somebody switched it off while it rested.
+    let boot: &[Step] = if node.off || node.step(Step::BootDisk).is_some() { &[Step::BootDisk] } else { &[] };
+    follow(node, now, &[boot, &[Step::Gates]].concat(), || {
         judged(node, now, Step::Gates, judge(&by, &node.gates), &node.gates, || {
             let again: Vec<String> =
                 suite.gates.iter().filter(|gate| gate.after_reboot).map(|gate| gate.id.clone()).collect();

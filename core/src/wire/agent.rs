@@ -19,16 +19,13 @@ use crate::wire::node::{
 
 /// Header of an answer: the id of an event that the agent is to remember, on disk, before it does what it was allowed.
 pub const MARK: &str = "muster-mark";
-
 /// Header of every call of an agent that remembers an event: a server whose database does not have it was put back to an earlier state.
 pub const HEARD: &str = "muster-heard";
 
 /// Header of every answer: the server's time, in milliseconds since the epoch.
 pub const SERVED_AT: &str = "muster-served-at";
-
 /// Header of every call: the `SERVED_AT` of the latest answer that arrived. A site's lease is kept from then on: who is not answered lets it lapse.
 pub const ANSWERED_AT: &str = "muster-answered-at";
-
 /// Header of every call: the time of the agent's machine, in milliseconds since the epoch.
 pub const CLOCK: &str = "muster-clock";
 
@@ -272,6 +269,10 @@ pub enum JobSpec {
     Wipe { login: Login, plan: WipePlan },
     /// Log in to a machine that somebody else installed, check its host key, write the line that trusts our CA and the marker. Idempotent.
     Adopt(Adopt),
+    /// On by BMC, and seen to be on; nothing is done to one that is. Observe, then act.
+    PowerOn { power: Power, permit: PermitId },
+    /// Through its firmware by BMC, whatever runs there. `once` inside.
+    PowerCycle { power: Power, permit: PermitId },
 }
 
 impl JobSpec {
@@ -291,6 +292,8 @@ impl JobSpec {
             Self::SlurmRemove { .. } => "slurm_remove",
             Self::Wipe { .. } => "wipe",
             Self::Adopt(_) => "adopt",
+            Self::PowerOn { .. } => "power_on",
+            Self::PowerCycle { .. } => "power_cycle",
         }
     }
 }
@@ -451,6 +454,7 @@ pub enum JobResult {
         facts: Box<Facts>,
     },
     PoweredOff,
+    PoweredOn,
     ImageWritten(ImageWritten),
     /// The installed OS answers with its recorded host key.
     Booted {

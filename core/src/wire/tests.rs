@@ -305,6 +305,8 @@ fn orders() {
     let manual = Power::Manual { person: "the lab".into() };
     golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
     let off = |power| job(JobSpec::PowerOff { power, login: None, permit: permit() });
+    golden("job-power-on", &job(JobSpec::PowerOn { power: power(), permit: permit() }));
+    golden("job-power-cycle", &job(JobSpec::PowerCycle { power: power(), permit: permit() }));
     let [system, ipmi] = other_powers();
     golden("job-power-off-system", &off(system));
     golden("job-power-off-ipmi", &off(ipmi));

@@ -74,7 +74,7 @@ impl Stop {
 }
 
 /// How a step of a job that did not succeed goes on: it fails, or stops without an outcome.
-enum Bad {
+pub(super) enum Bad {
     Fails(Failure),
     Stops(Stop),
 }
@@ -89,7 +89,7 @@ fn failed(code: &str) -> Bad {
     Bad::Fails(Failure { code: code.into(), message: format!("simulated: {code}"), retryable: true })
 }
 
-fn fatal(code: &str, message: String) -> Bad {
+pub(super) fn fatal(code: &str, message: String) -> Bad {
     Bad::Fails(Failure { code: code.into(), message, retryable: false })
 }
 
@@ -252,7 +252,7 @@ impl Agent {
     }
 
     /// Waits until the machine is done with what it does, and keeps the lease meanwhile.
-    async fn done(&self, job: &Job) -> Result<(), Stop> {
+    pub(super) async fn done(&self, job: &Job) -> Result<(), Stop> {
         let mut renew_at = Instant::now() + if self.asks_first { RENEW } else { TELL_AFTER };
         loop {
             let left = self.with(job, |machine| machine.busy_for());
@@ -276,7 +276,7 @@ impl Agent {
     }
 
     /// The next thing the process does, if it lives to do it.
-    fn step(&self) -> Result<(), Stop> {
+    pub(super) fn step(&self) -> Result<(), Stop> {
         let left = self.fuel.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
             IMMORTAL => Some(IMMORTAL),
             left => left.checked_sub(1),
@@ -289,7 +289,7 @@ impl Agent {
     }
 
     /// Looks at a machine or does something to it.
-    fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
+    pub(super) fn with<T>(&self, job: &Job, act: impl FnOnce(&mut Machine) -> T) -> T {
         self.rack().with(&job.node_name, act).expect("every node has its machine")
     }
 
@@ -318,6 +318,8 @@ impl Agent {
                 self.done(job).await?;
                 Ok(JobResult::PoweredOff)
             }
+            JobSpec::PowerOn { permit, .. } => self.power_on(job, *permit).await,
+            JobSpec::PowerCycle { permit, .. } => self.power_cycle(job, *permit).await,
             JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
             JobSpec::Wipe { plan, .. } => {
                 self.rack().wipes_begin(&job.node_name);
@@ -428,7 +430,7 @@ impl Agent {
     }
 
     /// Redeems a power permit, for an act that is not done yet.
-    async fn permitted(&self, job: &Job, act: &'static str, permit: PermitId) -> Result<Done, Bad> {
+    pub(super) async fn permitted(&self, job: &Job, act: &'static str, permit: PermitId) -> Result<Done, Bad> {
         self.step()?;
         let act = match self.with(job, |machine| machine.running.clone()) {
             Running::Off => act,
@@ -445,7 +447,7 @@ impl Agent {
     }
 
     /// Commits the start of an act; `None` when an earlier attempt had started it.
-    async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
+    pub(super) async fn once(&self, job: &Job, done: Done) -> Result<Option<Done>, Bad> {
         self.step()?;
         let before = self.with(job, |machine| machine.boot_id());
         match self.start_act(job, &done.act, &before).await? {

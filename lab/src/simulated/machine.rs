@@ -260,6 +260,11 @@ impl Machine {
         if plan.epoch < self.epoch || known.is_some_and(|known| plan.attempt < known.plan.attempt) {
             return Heard::Stale;
         }
+        // What ended well is not done again: the real one answers with what it has.
+        let ended = self.spools.get(&plan.job).and_then(|spool| spool.result.clone());
+        if let Some(result) = ended.filter(|result| !matches!(result, WorkResult::Failed(_))) {
+            return Heard::Result(result);
+        }
         if let Some(failure) = self.marked(plan) {
             return Heard::Result(WorkResult::Failed(failure));
         }

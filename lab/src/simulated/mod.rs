@@ -5,4 +5,5 @@ pub mod agent; // The agent process
 pub mod habits; // How long machines take, and how often something goes wrong
 pub mod keep; // Machines that outlive their process
 pub mod machine; // One machine and its log
+mod power; // Its power, because somebody asked
 pub mod rack; // Everything outside of the server

@@ -22,6 +22,7 @@ pub struct NewJob {
     pub operation: OperationId,
     pub visit: i64,
     pub step: Step,
+    pub round: i32,
     pub epoch: i64,
     pub nonce: String,
     pub permit: Option<PermitId>,
@@ -33,8 +34,9 @@ pub struct NewJob {
 /// When the database fails.
 pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $6, $7, 'queued', $8, $9, $10, $11, $8)",
+        "INSERT INTO jobs (id, node_id, site_id, operation_id, visit, step, kind, epoch, state, not_before, timeout_s, nonce, permit_id, created_at,
+                           round)
+         VALUES ($1, $2, $3, $4, $5, $6, $6, $7, 'queued', $8, $9, $10, $11, $8, $12)",
         job.id as JobId,
         job.node as NodeId,
         job.site as ObjectId,
@@ -46,6 +48,7 @@ pub async fn insert(conn: &mut PgConnection, job: &NewJob, now: Timestamp) -> Re
         i64::try_from(job.step.timeout_s()).unwrap_or(i64::MAX),
         job.nonce,
         job.permit as Option<PermitId>,
+        job.round,
     )
     .execute(conn)
     .await?;
@@ -77,6 +80,15 @@ pub async fn retry(
     )
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+/// Another job does its step from now on, in the same stay.
+///
+/// # Errors
+/// When the database fails.
+pub async fn supersede(conn: &mut PgConnection, job: JobId) -> Result<(), Error> {
+    sqlx::query!("UPDATE jobs SET superseded = true WHERE id = $1", job as JobId).execute(conn).await?;
     Ok(())
 }
 
@@ -118,7 +130,7 @@ pub async fn list_stay(
     let rows = sqlx::query!(
         r#"SELECT id AS "id: JobId", operation_id AS "operation: OperationId", step, round, state, waiting_for, started_at, finished_at,
                   result AS "result: Json<JobResult>", failure AS "failure: Json<Failure>"
-           FROM jobs WHERE node_id = $1 AND visit = $2 ORDER BY id"#,
+           FROM jobs WHERE node_id = $1 AND visit = $2 AND NOT superseded ORDER BY id"#,
         node as NodeId,
         visit,
     )

@@ -40,6 +40,8 @@ pub struct EngineNode {
     pub in_cluster: bool,
     pub live: bool,
     pub installed: bool,
+    /// As it was seen last.
+    pub off: bool,
     pub power_person: Option<String>,
     pub power_reserved_w: i32,
     pub site: ObjectId,
@@ -72,6 +74,7 @@ struct Row {
     in_cluster: bool,
     live: bool,
     installed: bool,
+    off: bool,
     power_person: Option<String>,
     power_reserved_w: i32,
     site: ObjectId,
@@ -108,7 +111,8 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", o.id IS NOT NULL AS "operation_open!",
                   n.epoch, n.protected, n.in_cluster, n.unsanitised, n.maintenance_until,
                   COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
-                  n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!", n.power_person,
+                  n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!",
+                  n.power_seen IS NOT DISTINCT FROM 'off' AS "off!", n.power_person,
                   n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
                   profile.spec AS "profile?: Json<HardwareProfile>",
                   c.id AS "claim?: ClaimId", c.state AS "claim_state?", c.undo_until, suite.spec AS "suite?: Json<Suite>"
@@ -191,6 +195,7 @@ impl TryFrom<Row> for EngineNode {
             in_cluster: row.in_cluster,
             live: row.live,
             installed: row.installed,
+            off: row.off,
             power_person: row.power_person,
             power_reserved_w: row.power_reserved_w,
             site: row.site,
@@ -417,7 +422,7 @@ pub struct Begun {
     /// The scheduler's configuration may list the node from now on: said before the first attempt to put it there, so that a release always
     /// takes it out again.
     pub joins_cluster: bool,
-    /// The node's disks may hold somebody's data from now on: said before anything is written.
+    /// The node's disks may hold somebody's data from now on, and no system that can be relied on: said before anything is written.
     pub destroys: bool,
 }
 
@@ -434,7 +439,8 @@ pub async fn begin(
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
-                unsanitised = unsanitised OR $5, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
+                unsanitised = unsanitised OR $5, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
+                os_boot_id = CASE WHEN $5 THEN NULL ELSE os_boot_id END, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END
          WHERE id = $1",
         node as NodeId,

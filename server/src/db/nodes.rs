@@ -55,6 +55,9 @@ pub struct NodeRow {
     /// Attempts of the latest step of this stay.
     pub attempts: Option<i64>,
     pub facts_observed_at: Option<jiff_sqlx::Timestamp>,
+    /// `on` or `off`, as a job saw it last, and when.
+    pub power_seen: Option<String>,
+    pub power_seen_at: Option<jiff_sqlx::Timestamp>,
     pub gate_run_id: Option<Uuid>,
     pub gate_run_suite: Option<String>,
     pub gate_run_verdict: Option<String>,
@@ -174,6 +177,7 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
                   n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
                   n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
+                  n.power_seen, n.power_seen_at,
                   n.next_action, n.in_cluster, n.live_host_key IS NOT NULL AS "live!",
                   c.name AS "claim?", p.name AS "pool?",
                   (SELECT j.attempt::bigint FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit ORDER BY j.id DESC LIMIT 1) AS attempts,

@@ -97,6 +97,15 @@ pub async fn insert(conn: &mut PgConnection, operation: &NewOperation) -> Result
     Ok(())
 }
 
+/// The suite that a run of gates was asked with.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_suite(conn: &mut PgConnection, id: OperationId, suite: &str) -> Result<(), Error> {
+    sqlx::query!("UPDATE operations SET suite = $2 WHERE id = $1", id as OperationId, suite).execute(conn).await?;
+    Ok(())
+}
+
 /// Writes down an operation that was done in the transaction that asked for it.
 ///
 /// # Errors

@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use muster_core::clusters::ClusterSpec;
 use muster_core::gates::Suite;
-use muster_core::ids::{ClaimId, NodeId, ObjectId};
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::images::ImageManifest;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
@@ -285,14 +287,21 @@ pub async fn list_specs<T: DeserializeOwned>(
     rows.into_iter().map(|row| Ok((row.id, read(row.spec.0)?))).collect()
 }
 
-/// The suite of the pool a node is claimed for.
+/// The suite that gates ran by: the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
 ///
 /// # Errors
-/// When the database fails or there is none.
-pub async fn suite_of(conn: &mut PgConnection, node: NodeId) -> Result<(Suite, Option<HardwareProfile>), Error> {
+/// When the database fails.
+pub async fn suite_of(
+    conn: &mut PgConnection,
+    node: NodeId,
+    operation: Option<OperationId>,
+) -> Result<(Option<Suite>, Option<HardwareProfile>), Error> {
     let found = find_node(conn, node).await?;
-    let suite = found.suite.ok_or_else(|| anyhow::anyhow!("gates ran on node {node}, whose pool names no suite"));
-    Ok((suite.map_err(Error::internal)?, found.profile))
+    let suite = match find_asked_suite(conn, operation).await? {
+        Some(asked) => asked.ok(),
+        None => found.suite,
+    };
+    Ok((suite, found.profile))
 }
 
 /// The live image answers; its host key is pinned for what follows.
@@ -352,11 +361,94 @@ pub async fn set_installed(
     Ok(())
 }
 
-/// The installed OS answers.
+/// What a job saw of a node's power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenPower {
+    On,
+    Off,
+}
+
+/// Keeps it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_power(conn: &mut PgConnection, node: NodeId, seen: SeenPower, now: Timestamp) -> Result<(), Error> {
+    let word = match seen {
+        SeenPower::On => "on",
+        SeenPower::Off => "off",
+    };
+    sqlx::query!(
+        "UPDATE nodes SET power_seen = $2, power_seen_at = $3 WHERE id = $1",
+        node as NodeId,
+        word,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A node that rests was switched: no live image of before runs there, and one that is off needs none of its rack's power.
+///
+/// # Errors
+/// When the database fails.
+pub async fn forget_boot(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE nodes SET live_host_key = NULL, live_boot_id = NULL,
+                power_reserved_w = CASE WHEN power_seen = 'off' THEN 0 ELSE power_reserved_w END
+         WHERE id = $1 AND state IN ('available', 'quarantined', 'maintenance')",
+        node as NodeId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The name of the suite of the pool that a node is claimed for, if there is one.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_pool_suite(conn: &mut PgConnection, node: NodeId) -> Result<Option<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT suite.name FROM claims c JOIN objects pool ON pool.id = c.pool_id
+           JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
+           WHERE c.node_id = $1 AND c.state <> 'released'"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// The suite that an operation was asked with by name; `Err` with that name where it is gone.
+///
+/// # Errors
+/// When the database fails or its document cannot be read any more.
+pub async fn find_asked_suite(
+    conn: &mut PgConnection,
+    operation: Option<OperationId>,
+) -> Result<Option<Result<Suite, String>>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT o.suite AS "name!", s.spec AS "spec?: Json<Suite>"
+           FROM operations o LEFT JOIN objects s ON s.kind = 'suite' AND s.name = o.suite
+           WHERE o.id = $1 AND o.suite IS NOT NULL"#,
+        operation as Option<OperationId>,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| row.spec.map(|spec| spec.0).ok_or(row.name)))
+}
+
+/// The installed OS answers; no live image runs any more.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn set_os_boot(conn: &mut PgConnection, node: NodeId, boot_id: &str) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET os_boot_id = $2 WHERE id = $1", node as NodeId, boot_id).execute(conn).await?;
+    sqlx::query!(
+        "UPDATE nodes SET os_boot_id = $2, live_host_key = NULL, live_boot_id = NULL WHERE id = $1",
+        node as NodeId,
+        boot_id,
+    )
+    .execute(conn)
+    .await?;
     Ok(())
 }

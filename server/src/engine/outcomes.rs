@@ -14,6 +14,7 @@ use super::waivers;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
+use crate::db::specs::SeenPower;
 use crate::error::Error;
 
 /// Characters of an error text that are kept: it is shown in one place on a page.
@@ -99,6 +100,10 @@ async fn settled(
             }
         }
         (Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } }, _) => {
+            if db::specs::suite_of(conn, job.node, job.operation).await?.0.is_none() {
+                let gone = "the suite was removed while its gates ran: nothing says what they are held against";
+                return Ok(failed("suite_gone", gone.to_owned(), false));
+            }
             let (mut results, fingerprint) = (results.clone(), *fingerprint);
             waivers::stamp(conn, job.node, &mut results, now).await?;
             Ok(Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } })
@@ -140,6 +145,7 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::Live { .. } => step == Step::BootLive,
         JobResult::Facts { .. } => step == Step::Inventory,
         JobResult::PoweredOff => step == Step::PowerOff,
+        JobResult::PoweredOn => matches!(step, Step::PowerOn | Step::PowerCycle),
         JobResult::ImageWritten(_) => step == Step::WriteImage,
         JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
         JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck | Step::Drift),
@@ -156,6 +162,7 @@ fn answers(step: &str, result: &JobResult) -> bool {
 async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, now: Timestamp) -> Result<(), Error> {
     match result {
         JobResult::Live { host_key, boot_id, bmc_certificate, .. } => {
+            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
             let certificate = bmc_certificate.map(|digest| digest.to_string());
             db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
         }
@@ -167,9 +174,22 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial, job.epoch).await
         }
         JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
-        JobResult::Booted { boot_id } => db::specs::set_os_boot(conn, job.node, boot_id).await,
+        JobResult::Booted { boot_id } => {
+            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
+            db::specs::set_os_boot(conn, job.node, boot_id).await
+        }
+        JobResult::PoweredOn => {
+            db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
+            db::specs::forget_boot(conn, job.node).await
+        }
+        JobResult::PoweredOff => {
+            db::specs::set_power(conn, job.node, SeenPower::Off, now).await?;
+            db::specs::forget_boot(conn, job.node).await
+        }
         JobResult::Gated { results, fingerprint } => {
-            let (suite, profile) = db::specs::suite_of(conn, job.node).await?;
+            let (suite, profile) = db::specs::suite_of(conn, job.node, job.operation).await?;
+            let suite =
+                suite.ok_or_else(|| Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node)))?;
             let wanted = wanted(&suite, &job.step);
             let by = Judged { suite: &suite, profile: profile.as_ref(), wanted: &wanted, now };
             let name = format!("{} {}", suite.name, suite.version);
@@ -178,8 +198,7 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
             Ok(())
         }
-        JobResult::PoweredOff
-        | JobResult::Converged(_)
+        JobResult::Converged(_)
         | JobResult::Admitted { .. }
         | JobResult::Drained
         | JobResult::Removed

@@ -6,7 +6,7 @@ use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Wait};
 use muster_core::lifecycle::snapshot::{PowerShare, Snapshot, StepStatus};
-use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
@@ -136,7 +136,7 @@ async fn settle(
 ) -> Result<Decision, Error> {
     let mut snapshot = snapshot(conn, node, stay).await?;
     let mut decision = decide(&snapshot, now);
-    if let Decision::Start(step) = decision
+    if let Decision::Start(step) | Decision::Retry(step, _) = decision
         && step.powers_on()
         && node.power_reserved_w == 0
     {
@@ -204,6 +204,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         in_cluster: node.in_cluster,
         live: node.live,
         installed: node.installed,
+        off: node.off,
         power_person: node.power_person.clone(),
         // Asked for only when it decides.
         power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
@@ -229,10 +230,13 @@ async fn persist(
             let open = |step: &StayStep| {
                 matches!(step.view.status, StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost)
             };
-            if !stay.iter().any(open) {
+            // One that has begun waits for what is in its way.
+            let begun = |step: &StayStep| open(step) || step.view.current;
+            if !stay.iter().any(begun) {
                 moves::refuse_wish(conn, node, &wait, now).await?;
             }
-            let again = (!node.state.is_steady()).then(|| now + LOOK_AGAIN);
+            let begun = node.wish.is_some() && stay.iter().any(begun);
+            let again = (!node.state.is_steady() || begun).then(|| now + LOOK_AGAIN);
             let due = wait.until.or(again);
             db::lifecycle::set_waiting(conn, node.id, &wait, due, now).await?;
             Ok(Done::Waits)
@@ -263,7 +267,7 @@ async fn persist(
         }
         Decision::Granted(what) => {
             moves::granted(conn, node, &what, now).await?;
-            Ok(Done::Moved { freed_power: false })
+            Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
         }
         Decision::Refused(why) => {
             db::lifecycle::drop_wish(conn, node.id).await?;
@@ -271,9 +275,14 @@ async fn persist(
                 moves::refused(conn, node, wish, &why, now).await?;
             }
             db::lifecycle::make_due(conn, node.id, now).await?;
-            Ok(Done::Moved { freed_power: false })
+            Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
         }
     }
+}
+
+/// Whether a node that rests may be off since what was asked of it.
+fn may_have_freed(wish: Option<Wish>) -> bool {
+    matches!(wish, Some(Wish::PowerOff | Wish::RunGates))
 }
 
 fn find(stay: &[StayStep], step: Step) -> Option<&StayStep> {

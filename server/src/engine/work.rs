@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
 use muster_core::lifecycle::decision::Wait;
+use muster_core::lifecycle::snapshot::StepStatus;
 use muster_core::lifecycle::steps::Step;
 use muster_core::permits::PermitKind;
 use serde_json::json;
@@ -22,34 +23,52 @@ const PERMIT_GRACE_S: i64 = 60;
 /// Begins a step: a job of its own, with the permit it needs.
 pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step, now: Timestamp) -> Result<(), Error> {
     let operation = operation(conn, node, step, now).await?;
-    let id = JobId::new();
-    let permit = permit_id(step);
-    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
     let begun = Begun {
         operation,
-        reserve_w: (step.powers_on() && node.power_reserved_w == 0).then(|| i32::try_from(watts).unwrap_or(i32::MAX)),
+        reserve_w: reserves(node, step),
         joins_cluster: step == Step::Admit,
         destroys: step.destroys(),
     };
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    let id = queue(conn, node, step, operation, 1, now).await?;
+    let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
+    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await
+}
+
+/// A job of its own, with the permit it needs.
+async fn queue(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    step: Step,
+    operation: OperationId,
+    round: i32,
+    now: Timestamp,
+) -> Result<JobId, Error> {
+    let permit = permit_id(step);
     let job = NewJob {
-        id,
+        id: JobId::new(),
         node: node.id,
         site: node.site,
         operation,
         visit: node.visit,
         step,
+        round,
         epoch: node.epoch,
         nonce: nonce(),
         permit,
     };
     db::jobs::insert(conn, &job, now).await?;
-    mint(conn, node, step, id, operation, permit, now).await?;
-    let started = NewEvent::node(now, "muster", "step.queued", node.id, format!("{}: {}", node.name, step.title()));
-    db::events::insert(conn, started.under(Some(operation)).with(json!({ "step": step, "job": id }))).await
+    mint(conn, node, step, job.id, operation, permit, now).await?;
+    Ok(job.id)
 }
 
-/// Begins another round of a step.
+/// Watts of its rack's power that a step needs, where its node holds none.
+fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
+    let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
+    (step.powers_on() && node.power_reserved_w == 0).then(|| i32::try_from(watts).unwrap_or(i32::MAX))
+}
+
+/// Begins another round of a step. After one that ended well it is another job: a machine gives a job the result that it has.
 pub(super) async fn retry(
     conn: &mut PgConnection,
     node: &EngineNode,
@@ -59,15 +78,23 @@ pub(super) async fn retry(
 ) -> Result<(), Error> {
     let not_before = not_before.max(now);
     let operation = operation(conn, node, step, now).await?;
-    let permit = permit_id(step);
-    db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
-    mint(conn, node, step, job.id, operation, permit, not_before).await?;
-    let round = job.view.round + 1;
+    let begun = Begun { operation, reserve_w: reserves(node, step), joins_cluster: false, destroys: false };
+    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
+    let ended_well = job.view.status == StepStatus::Succeeded;
+    // What was asked for anew has its rounds anew.
+    let round = if ended_well && !job.view.current { 1 } else { job.view.round + 1 };
+    let id = if ended_well {
+        db::jobs::supersede(conn, job.id).await?;
+        queue(conn, node, step, operation, round, not_before).await?
+    } else {
+        let permit = permit_id(step);
+        db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
+        mint(conn, node, step, job.id, operation, permit, not_before).await?;
+        job.id
+    };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
     let event = NewEvent::node(now, "muster", "step.retried", node.id, summary).under(Some(operation));
-    db::events::insert(conn, event.with(json!({ "step": step, "job": job.id, "round": round }))).await?;
-    let begun = Begun { operation, reserve_w: None, joins_cluster: false, destroys: false };
-    db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await
+    db::events::insert(conn, event.with(json!({ "step": step, "job": id, "round": round }))).await
 }
 
 fn waits(step: Step) -> Wait {
@@ -96,7 +123,13 @@ async fn operation(
 /// What a step must be permitted to do, if anything.
 pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
     match step {
-        Step::BootLive | Step::BootDisk | Step::Reboot | Step::RebootTest | Step::PowerOff => Some(PermitKind::Power),
+        Step::BootLive
+        | Step::BootDisk
+        | Step::Reboot
+        | Step::RebootTest
+        | Step::PowerOff
+        | Step::PowerOn
+        | Step::PowerCycle => Some(PermitKind::Power),
         Step::WriteImage => Some(PermitKind::Image),
         Step::Wipe => Some(PermitKind::Wipe),
         Step::Inventory

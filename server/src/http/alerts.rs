@@ -225,7 +225,7 @@ async fn take_out(
         return Ok(Became::because(AlertOutcome::HeldBack, why));
     }
     let reason = format!("alert {said}");
-    let asked = Asked { wish: Wish::Quarantine, reason: Some(&reason), until: None };
+    let asked = Asked { wish: Wish::Quarantine, reason: Some(&reason), until: None, suite: None };
     match actions::write_wish(conn, app, actor, node, asked).await {
         Ok(operation) => Ok(Became { operation: Some(operation), ..Became::only(AlertOutcome::Quarantined) }),
         Err(Error::Conflict { detail, .. } | Error::Busy { detail, .. }) => {

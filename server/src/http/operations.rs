@@ -173,7 +173,9 @@ async fn stop(
     let summary = format!("{} was asked to stop ({jobs} open steps)", row.kind);
     let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
-    let only_asked = node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| wish != "release");
+    // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.
+    let kept = |wish: &str| wish == "release" || (wish == "run-gates" && row.state != "queued");
+    let only_asked = node.operation_id == Some(row.id) && node.wish.as_deref().is_some_and(|wish| !kept(wish));
     if jobs == 0 && only_asked {
         db::lifecycle::drop_wish(conn, node.id).await?;
         db::operations::end(conn, row.id, "cancelled", "stopped before it began", now).await?;

@@ -23,7 +23,7 @@ const RUNS_ALREADY: &str = "n3";
 const WALKS: u64 = 5;
 /// Longer than any lease.
 const SILENCE_S: i64 = 3600;
-const ACTIONS: [&str; 12] = [
+const ACTIONS: [&str; 18] = [
     "accept",
     "inspect",
     "retry",
@@ -36,8 +36,14 @@ const ACTIONS: [&str; 12] = [
     "retire",
     "reinstate",
     "reject",
+    "power-on",
+    "power-off",
+    "power-cycle",
+    "run-gates",
+    "converge",
+    "reinstall",
 ];
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 15] = [
     "boot_live",
     "inventory",
     "power_off",
@@ -51,6 +57,8 @@ const KINDS: [&str; 13] = [
     "wipe",
     "adopt",
     "gates",
+    "power_on",
+    "power_cycle",
 ];
 
 #[derive(Clone, Debug)]

@@ -340,7 +340,8 @@ impl World {
     }
 
     pub(crate) async fn ask(&self, name: &str, action: &str) -> Reply {
-        self.admin.post(&format!("/v1/nodes/{name}/actions/{action}"), &json!({ "reason": "a test" })).await
+        let path = format!("/v1/nodes/{name}/actions/{action}");
+        self.admin.header("if-match", "*").post(&path, &json!({ "reason": "a test" })).await
     }
 
     /// Sets or clears a node's protection.

@@ -12,6 +12,7 @@ mod inventory; // What the node has
 pub(super) mod node_job; // Work that muster-node does, followed
 mod power; // What the BMC says and does, within the rules for acts
 mod power_off; // Off, and seen to be off
+mod power_on; // On, or off and on, because somebody asked for it
 mod reach; // A session on a node that is up, or coming up
 mod reboot; // Out of one boot and into another
 mod slurm; // Into and out of the scheduler
@@ -60,6 +61,8 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::SlurmRemove { cluster, revision, name } => slurm::remove(context, cluster, *revision, name).await,
         JobSpec::Wipe { login, plan } => follow(context, login, Work::Wipe(plan.clone())).await,
         JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
+        JobSpec::PowerOn { power, permit } => power_on::run(context, power, *permit).await,
+        JobSpec::PowerCycle { power, permit } => power_on::cycle(context, power, *permit).await,
     }
 }
 
@@ -79,6 +82,8 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
         | JobSpec::Converge { .. }
         | JobSpec::Gates { .. }
         | JobSpec::Adopt(_)
+        | JobSpec::PowerOn { .. }
+        | JobSpec::PowerCycle { .. }
         | JobSpec::Wipe { .. } => false,
     }
 }
@@ -100,6 +105,8 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
         | JobSpec::Adopt(_)
         | JobSpec::Inventory { .. }
         | JobSpec::PowerOff { .. }
+        | JobSpec::PowerOn { .. }
+        | JobSpec::PowerCycle { .. }
         | JobSpec::BootDisk { .. }
         | JobSpec::Reboot { .. }
         | JobSpec::SlurmAdmit { .. }

@@ -79,6 +79,17 @@ pub(super) async fn start(
     Ok((Started::Now, view))
 }
 
+/// Powers the machine on where it is off, and sees it on. To be told twice does nothing to it.
+pub(super) async fn turn_on(context: &JobContext, bmc: &Bmc, permit: PermitId) -> Result<(), Failure> {
+    if settled(context, bmc).await?.power == PowerState::On {
+        return Ok(());
+    }
+    context.agent.sessions.forget(context.job.node);
+    context.redeem_power(permit).await?;
+    let _go_or_already = context.start_act(ACTS[0], "power off").await?;
+    perform(context, bmc, Way::On).await
+}
+
 /// Sets where the next boot goes. `None`: the machine is on, and its BMC changes nothing while it is.
 async fn set_boot(context: &JobContext, bmc: &Bmc, next: BootOnce) -> Result<Option<BootOverride>, Failure> {
     let set = persist(context, || async {

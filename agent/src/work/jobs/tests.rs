@@ -49,6 +49,10 @@ impl World {
 
     fn power_off(&self, target: &BmcTarget) -> Arc<JobContext> {
         let power = Power::Redfish(target.clone());
+        self.job(JobSpec::PowerOff { power, login: None, permit: PermitId::new() }, Vec::new())
+    }
+
+    fn job(&self, spec: JobSpec, acts: Vec<ActRecord>) -> Arc<JobContext> {
         let job = Job {
             id: JobId::new(),
             attempt: 1,
@@ -56,8 +60,8 @@ impl World {
             node_name: "n1".into(),
             epoch: 1,
             timeout_s: 60,
-            acts: Vec::new(),
-            spec: JobSpec::PowerOff { power, login: None, permit: PermitId::new() },
+            acts,
+            spec,
         };
         Arc::new(JobContext::new(job, Arc::clone(&self.agent)))
     }
@@ -65,6 +69,12 @@ impl World {
     /// Runs a power-off to its outcome.
     async fn outcome_of_power_off(&mut self, target: &BmcTarget) -> Outcome {
         job::run(self.power_off(target), CancellationToken::new()).await;
+        self.server.outcomes.recv().await.unwrap()
+    }
+
+    /// Runs a job to its outcome.
+    async fn outcome_of(&mut self, spec: JobSpec, acts: Vec<ActRecord>) -> Outcome {
+        job::run(self.job(spec, acts), CancellationToken::new()).await;
         self.server.outcomes.recv().await.unwrap()
     }
 
@@ -218,4 +228,47 @@ async fn another_certificate_ends_the_job_and_nothing_was_sent() {
     let Outcome::Failed { failure } = world.outcome_of_power_off(&pinned).await else { panic!("a stranger") };
     assert_eq!((failure.code.as_str(), failure.retryable), ("bmc_certificate_changed", false), "{}", failure.message);
     assert_eq!(bmc.state().calls, 0);
+}
+
+const ON: Outcome = Outcome::Succeeded { result: JobResult::PoweredOn };
+
+fn switch(target: &BmcTarget) -> [JobSpec; 2] {
+    let (power, permit) = (Power::Redfish(target.clone()), PermitId::new());
+    [JobSpec::PowerOn { power: power.clone(), permit }, JobSpec::PowerCycle { power, permit }]
+}
+
+#[tokio::test]
+async fn what_is_on_is_not_switched_on_and_what_is_cycled_goes_through_its_firmware() {
+    let bmc = FakeBmc::start().await;
+    let mut world = World::new(limits()).await;
+    let [on, cycle] = switch(&bmc.target);
+    assert_eq!(world.outcome_of(on.clone(), Vec::new()).await, ON);
+    assert_eq!(bmc.state().resets.clone(), ["On"]);
+    assert_eq!(world.outcome_of(on, Vec::new()).await, ON);
+    assert_eq!(bmc.state().resets.len(), 1, "it was on");
+    assert_eq!(world.outcome_of(cycle, Vec::new()).await, ON);
+    assert_eq!(bmc.state().resets.clone(), ["On", "ForceRestart"]);
+    let acts: Vec<String> = world.acts().into_iter().map(|(act, _)| act).collect();
+    assert_eq!(acts, ["power_on", "reset"], "each was committed before it was done");
+}
+
+/// The attempt before may have reset it, or not: only what can be seen is acted on.
+#[tokio::test]
+async fn a_power_cycle_of_which_nobody_heard_is_neither_repeated_nor_called_done() {
+    let bmc = FakeBmc::start().await;
+    let mut world = World::new(limits()).await;
+    let [_, cycle] = switch(&bmc.target);
+    let before = ActRecord {
+        attempt: 1,
+        act: "reset".into(),
+        before: "power on".into(),
+        started_at: Timestamp::UNIX_EPOCH,
+        age_s: 90,
+    };
+    // Off: the half that is left is to switch it on.
+    assert_eq!(world.outcome_of(cycle.clone(), vec![before.clone()]).await, ON);
+    assert_eq!(bmc.state().resets.clone(), ["On"]);
+    let Outcome::Failed { failure } = world.outcome_of(cycle, vec![before]).await else { panic!("it is not known") };
+    assert_eq!((failure.code.as_str(), failure.retryable), ("power_cycle_unproven", false), "{}", failure.message);
+    assert_eq!(bmc.state().resets.clone(), ["On"], "nothing was done again");
 }

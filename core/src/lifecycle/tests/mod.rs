@@ -1,5 +1,6 @@
 //! Walks of nodes through their states, and the properties that hold on every one.
 
+mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ fn node(state: State) -> Snapshot {
         in_cluster: matches!(state, State::InService | State::Draining),
         live: false,
         installed: false,
+        off: false,
         power_person: None,
         power: PowerShare::default(),
         steps: vec![],
@@ -298,7 +300,7 @@ prop_compose! {
         wish in proptest::option::of(proptest::sample::select(Wish::ALL)),
         claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
-        (unsanitised, stop, over) in any::<(bool, bool, bool)>(),
+        (unsanitised, stop, over, off) in any::<(bool, bool, bool, bool)>(),
         steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
         budget in proptest::option::of(0..1000_u32),
         committed in 0..1000_u32,
@@ -317,7 +319,7 @@ prop_compose! {
         let claim = if node.failed_phase == Some(State::Wiping) { claim.and(Some(ClaimState::Releasing)) } else { claim };
         node.reason = Some("because".into());
         Snapshot {
-            wish, claim, protected, live, installed, unsanitised, stop, steps,
+            wish, claim, protected, live, installed, off, unsanitised, stop, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
         }
@@ -354,7 +356,7 @@ proptest! {
                 if step == Step::WriteImage { prop_assert_eq!(node.state, State::Imaging); }
                 if step == Step::Wipe { prop_assert_eq!(node.state, State::Wiping); }
                 prop_assert!(!node.protected || !step.destroys());
-                prop_assert!(!node.stop || matches!(step, Step::Remove | Step::Admit | Step::Inventory));
+                prop_assert!(!node.stop || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
             }
             Decision::Retry(step, _) => {
                 prop_assert!(node.step(step).is_some_and(|view| !view.current || view.round <= step.max_rounds()));
@@ -375,15 +377,15 @@ fn an_allowed_wish_is_taken() {
         for &wish in Wish::ALL.iter().filter(|&&wish| wish != Wish::Release && table::wish_allowed(state, wish)) {
             let mut asked = node(state);
             asked.wish = Some(wish);
+            if matches!(wish, Wish::Converge | Wish::Reinstall) {
+                (asked.claim, asked.installed) = (Some(ClaimState::Bound), true);
+            }
             asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
             let answer = decide(&asked, now());
             let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::WishTaken))
                 || matches!(answer, Decision::Granted(_));
-            let on_its_way = matches!(
-                answer,
-                Decision::Start(Step::Remove | Step::Admit | Step::Drain | Step::Inventory | Step::Adopt | Step::Drift)
-                    | Decision::Cancel(_)
-            );
+            let on_its_way =
+                matches!(answer, Decision::Start(step) if !step.destroys()) || matches!(answer, Decision::Cancel(_));
             assert!(taken || on_its_way, "{state} ignores {wish}: {answer:?}");
         }
     }

@@ -78,8 +78,12 @@ async fn spec(
         // Where no live image runs, it is the installed system that is looked at: a node in service is not rebooted for a look.
         Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.map_or_else(|| installed(s), Ok)? },
         Step::PowerOff => {
-            JobSpec::PowerOff { power: power(conn, s).await?, login: live(conn, s).await?, permit: permit(s)? }
+            // Its system is asked first, whichever it runs.
+            let login = live(conn, s).await?.or_else(|| installed(s).ok());
+            JobSpec::PowerOff { power: power(conn, s).await?, login, permit: permit(s)? }
         }
+        Step::PowerOn => JobSpec::PowerOn { power: power(conn, s).await?, permit: permit(s)? },
+        Step::PowerCycle => JobSpec::PowerCycle { power: power(conn, s).await?, permit: permit(s)? },
         Step::WriteImage => JobSpec::WriteImage {
             login: live(conn, s).await?.context("no live image is pinned")?,
             plan: write_image(conn, s, subnet).await?,
@@ -102,7 +106,10 @@ async fn spec(
         Step::Reboot | Step::RebootTest => {
             JobSpec::Reboot { power: power(conn, s).await?, login: installed(s)?, permit: permit(s)? }
         }
-        Step::Gates | Step::GatesAfterReboot => JobSpec::Gates { login: installed(s)?, plan: gates(conn, s).await? },
+        Step::Gates | Step::GatesAfterReboot => {
+            let login = live(conn, s).await?.map_or_else(|| installed(s), Ok)?;
+            JobSpec::Gates { login, plan: gates(conn, s).await? }
+        }
         Step::Admit => {
             let revision = db::specs::next_revision(conn).await?;
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
@@ -271,7 +278,11 @@ async fn write_image(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDo
 }
 
 async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
-    let suite = s.node.suite.clone().context("the pool names no suite")?;
+    let suite = match db::specs::find_asked_suite(conn, s.row.operation).await? {
+        Some(Ok(suite)) => suite,
+        Some(Err(name)) => bail!("there is no suite {name} any more"),
+        None => s.node.suite.clone().context("the pool names no suite")?,
+    };
     let only = wanted(&suite, &s.row.step);
     let address = |address: std::net::Ipv4Addr| address.to_string();
     Ok(GatePlan {
@@ -279,7 +290,10 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         suite,
         profile: s.node.profile.clone().context("the node has no hardware profile")?,
         // Gates compare against pins and settings; they need no file's content, least of all a secret.
-        stack: Some(stack::without_contents(stack::plan(conn, s).await?)),
+        stack: match s.node.claim {
+            Some(_) => Some(stack::without_contents(stack::plan(conn, s).await?)),
+            None => None,
+        },
         variables: [
             ("agent_address".to_owned(), address(s.agent_address)),
             ("agent_url".to_owned(), boot_url(s, "").trim_end_matches('/').to_owned()),

@@ -18,8 +18,10 @@ use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::dry_run;
 use crate::http::extract::{OptionalJson, Path};
 use crate::http::idempotency::IdempotencyKey;
+use crate::http::preconditions::Preconditions;
 use crate::http::writing::{self, Effect};
 
 /// The longest reason, in bytes.
@@ -32,26 +34,33 @@ pub struct Asked<'text> {
     pub reason: Option<&'text str>,
     /// Of a maintenance: when it ends by itself.
     pub until: Option<Timestamp>,
+    /// Of a run of gates: the suite's name.
+    pub suite: Option<&'text str>,
 }
 
-/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift.
+/// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift,
+/// power-on, power-off, power-cycle, run-gates, converge, reinstall. Sent with If-Match, it is asked of the node as it was read; reinstall must be.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
-    params(("node", description = "Name or id"), ("action", description = "The action"), ("Idempotency-Key" = Option<String>, Header)),
+    params(("node", description = "Name or id"), ("action", description = "The action"), ("If-Match" = Option<String>, Header),
+        ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = NodeAction), responses(
     (status = 202, description = "Asked; Location leads to the operation", body = Operation),
     (status = 409, description = "The node's state does not allow it, it is protected, or busy", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The node was changed since it was read", body = Problem, content_type = "application/problem+json"),
+    (status = 428, description = "To reinstall, If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn act_on_node(
     State(app): State<App>,
     actor: Actor,
     Path((key, action)): Path<(String, String)>,
     idempotency: IdempotencyKey,
+    preconditions: Preconditions,
     OptionalJson(body): OptionalJson<NodeAction>,
 ) -> Result<Answer, Error> {
     // A release is its claim's end.
     let wish: Option<Wish> = action.parse().ok().filter(|wish| *wish != Wish::Release);
     let wish = wish.ok_or_else(|| Error::NotFound(format!("The action {action:?}")))?;
-    ask(&app, &actor, &key, (idempotency, &body), wish).await
+    ask(&app, &actor, &key, (idempotency, preconditions, &body), wish).await
 }
 
 /// Asks, as the API and the pages do.
@@ -62,7 +71,7 @@ pub async fn ask(
     app: &App,
     actor: &Actor,
     key: &str,
-    (idempotency, body): (IdempotencyKey, &NodeAction),
+    (idempotency, preconditions, body): (IdempotencyKey, Preconditions, &NodeAction),
     wish: Wish,
 ) -> Result<Answer, Error> {
     let more = match wish {
@@ -74,23 +83,29 @@ pub async fn ask(
     if let Some(more) = more {
         return Err(Error::unprocessable("action", "incomplete", format!("To {wish} takes {more}; use its own form.")));
     }
-    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until };
+    let asked = Asked { wish, reason: body.reason.as_deref(), until: body.until, suite: body.suite.as_deref() };
     check(asked, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
+        match wish {
+            Wish::Reinstall if !dry_run::asked() => preconditions.allow_removal(node.generation)?,
+            _ => preconditions.allow_write(Some(node.generation))?,
+        }
         write_wish(conn, app, actor, &node, asked).await.map(Effect::Begun)
     })
     .await
 }
 
 pub(super) fn check(asked: Asked<'_>, now: Timestamp) -> Result<(), Error> {
-    let Asked { wish, reason, until } = asked;
+    let Asked { wish, reason, until, suite } = asked;
+    if suite.is_some() && wish != Wish::RunGates {
+        return Err(Error::unprocessable("/suite", "out_of_range", "A suite is of run-gates only."));
+    }
     if until.is_some_and(|until| wish != Wish::Maintain || until <= now) {
         return Err(Error::unprocessable("/until", "out_of_range", "A time to come, and of a maintenance only."));
     }
-    let needed = matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire | Wish::ReplaceParts);
     match reason.map(str::trim) {
-        None | Some("") if needed => {
+        None | Some("") if needs_reason(wish) => {
             Err(Error::unprocessable("/reason", "required", format!("To {wish}, say why: the next person will ask.")))
         }
         Some(reason) if reason.len() > REASON => {
@@ -98,6 +113,21 @@ pub(super) fn check(asked: Asked<'_>, now: Timestamp) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the next person will ask why.
+pub fn needs_reason(wish: Wish) -> bool {
+    matches!(
+        wish,
+        Wish::Quarantine
+            | Wish::Maintain
+            | Wish::Reject
+            | Wish::Retire
+            | Wish::ReplaceParts
+            | Wish::PowerOff
+            | Wish::PowerCycle
+            | Wish::Reinstall
+    )
 }
 
 /// Writes a wish down with its operation and event. The caller holds the node's lock.
@@ -109,9 +139,13 @@ pub(in crate::http) async fn write_wish(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    Asked { wish, reason, until }: Asked<'_>,
+    Asked { wish, reason, until, suite }: Asked<'_>,
 ) -> Result<OperationId, Error> {
     allow(node, wish)?;
+    let suite = match wish {
+        Wish::RunGates => Some(suite_for(conn, node, suite).await?),
+        _ => None,
+    };
     let now = app.clock.now();
     let new = actor.operation(now, wish.as_str(), node.id, reason.unwrap_or_default().to_owned());
     let operation = new.id;
@@ -121,6 +155,9 @@ pub(in crate::http) async fn write_wish(
         db::operations::end(conn, former, "cancelled", &message, now).await?;
     }
     db::operations::insert(conn, &new).await?;
+    if let Some(suite) = &suite {
+        db::operations::set_suite(conn, operation, suite).await?;
+    }
     db::nodes::set_wish(conn, node.id, wish, reason, operation, now).await?;
     if wish == Wish::Maintain {
         db::nodes::set_maintenance_end(conn, node.id, until).await?;
@@ -130,6 +167,18 @@ pub(in crate::http) async fn write_wish(
     let event = actor.event(now, "node.asked", Some(node.id), summary).under(Some(operation));
     db::events::insert(conn, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
     Ok(operation)
+}
+
+/// The suite to run: the one that is named, or that of the pool that holds the node.
+async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&str>) -> Result<String, Error> {
+    let wrong = |code, detail: String| Error::unprocessable("/suite", code, detail);
+    let Some(key) = named else {
+        let own = db::specs::find_pool_suite(conn, node.id).await?;
+        return own
+            .ok_or_else(|| wrong("required", format!("Nothing holds {}, so no pool names one: name it.", node.name)));
+    };
+    let found = db::objects::find_for_reference(conn, "suite", key).await?;
+    found.map(|row| row.name).ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
 fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
@@ -145,6 +194,10 @@ fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
         let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
         let detail = format!("{} is {state}; {wish} is possible in: {}.", node.name, states.join(", "));
         return Err(Error::conflict("state", detail));
+    }
+    if matches!(wish, Wish::Converge | Wish::Reinstall) && !node.claimed {
+        let detail = format!("Nothing holds {}: there is no pool that says what to install.", node.name);
+        return Err(Error::conflict("node_not_claimed", detail));
     }
     if node.releasing && wish != Wish::Retry {
         let detail = format!("{} is being released, and only that goes on.", node.name);

@@ -75,7 +75,7 @@ async fn begin(
     adoption: &Adoption,
     reason: Option<&str>,
 ) -> Result<OperationId, Error> {
-    let asked = Asked { wish: Wish::Adopt, reason, until: None };
+    let asked = Asked { wish: Wish::Adopt, reason, until: None, suite: None };
     actions::check(asked, app.clock.now())?;
     let operation = actions::write_wish(conn, app, actor, node, asked).await?;
     db::adoptions::set(conn, adoption, app.clock.now()).await?;

@@ -77,7 +77,7 @@ async fn replace(
         return Err(Error::unprocessable("/parts", "out_of_range", format!("1 to {MOST} parts")));
     }
     let now = app.clock.now();
-    let asked = Asked { wish: Wish::ReplaceParts, reason: Some(&body.reason), until: None };
+    let asked = Asked { wish: Wish::ReplaceParts, reason: Some(&body.reason), until: None, suite: None };
     actions::check(asked, now)?;
     let operation = actions::write_wish(conn, app, actor, node, asked).await?;
     for (at, part) in body.parts.iter().enumerate() {

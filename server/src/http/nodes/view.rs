@@ -105,14 +105,17 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
     let overdue = deadline.filter(|at| *at < now);
     let heard = row.agent_seen.map(|at| at.to_jiff());
     let agent = heard.is_some_and(|at| now.duration_since(at).as_secs() < AGENT_AWAY_S);
-    vec![
+    let seen = row.power_seen_at.map(|at| at.to_jiff());
+    let power = row.power_seen.as_deref().map(|power| condition("powered_on", power == "on", seen));
+    let conditions = vec![
         condition("in_cluster", row.in_cluster, None),
         condition("live_image", row.live, None),
         condition("overdue", overdue.is_some(), overdue),
         condition("agent_connected", agent, heard),
         condition("protected", row.protected, None),
         condition("unsanitised", row.unsanitised, None),
-    ]
+    ];
+    conditions.into_iter().chain(power).collect()
 }
 
 /// "Why is this node not moving?"

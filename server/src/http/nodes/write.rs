@@ -177,7 +177,7 @@ pub(in crate::http) async fn write(
     record(conn, app, actor, kind, (id, &name), verb).await?;
     if current.is_none() && content.spec.get("accept").is_none_or(|accept| accept == true) {
         let node = db::nodes::find_for_update(conn, &name).await?.ok_or_else(|| Error::NotFound(name.clone()))?;
-        let asked = Asked { wish: Wish::Accept, reason: None, until: None };
+        let asked = Asked { wish: Wish::Accept, reason: None, until: None, suite: None };
         actions::write_wish(conn, app, actor, &node, asked).await?;
     }
     let object = view::load_one(conn, &name, now).await?;

@@ -17,8 +17,9 @@ use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::actions::ask;
+use crate::http::nodes::actions::{ask, needs_reason};
 use crate::http::nodes::view::NodeObject;
+use crate::http::preconditions::Preconditions;
 
 /// A year: a maintenance that lasts longer is a retirement.
 const MOST_HOURS: i64 = 366 * 24;
@@ -33,6 +34,10 @@ pub(in crate::ui) struct Action {
     pub reason_needed: bool,
     /// Whether it may be given an end.
     pub timed: bool,
+    /// Whether it may name a suite.
+    pub suited: bool,
+    /// Of the node as it is shown: what is asked of it is asked of that one.
+    pub generation: i64,
     /// What must be typed to mean it; empty where a button is enough.
     pub typed: String,
     pub danger: bool,
@@ -65,10 +70,12 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
         title,
         tells,
         refused: refusal(node, machine, actor, state, wish).unwrap_or_default(),
-        reason_needed: matches!(wish, Wish::Quarantine | Wish::Maintain | Wish::Reject | Wish::Retire),
+        reason_needed: needs_reason(wish),
         timed: wish == Wish::Maintain,
-        typed: if matches!(wish, Wish::Release | Wish::Wipe) { node.name.to_string() } else { String::new() },
-        danger: matches!(wish, Wish::Release | Wish::Wipe | Wish::Quarantine | Wish::Retire | Wish::Reject),
+        suited: wish == Wish::RunGates,
+        typed: if must_be_typed(wish) { node.name.to_string() } else { String::new() },
+        danger: must_be_typed(wish) || matches!(wish, Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff),
+        generation: node.generation,
         claim: machine
             .claim_id
             .map(|id| id.to_string())
@@ -76,6 +83,11 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
             .filter(|_| wish == Wish::Release),
         adopt: None,
     }
+}
+
+/// Whether what it erases is not to be had back.
+fn must_be_typed(wish: Wish) -> bool {
+    matches!(wish, Wish::Release | Wish::Wipe | Wish::Reinstall)
 }
 
 fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Option<String> {
@@ -92,6 +104,9 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
     }
     if wish == Wish::Release && node.status.claim.is_none() {
         return Some("nothing holds it: there is no claim to release".to_owned());
+    }
+    if matches!(wish, Wish::Converge | Wish::Reinstall) && node.status.claim.is_none() {
+        return Some("nothing holds it: no pool says what to install".to_owned());
     }
     let protected = node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let harmless = matches!(
@@ -132,6 +147,17 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Retire => ("Retire", "Out of the fleet; it is remembered."),
         Wish::Reinstate => ("Reinstate", "Back into the fleet, beginning with an inspection."),
         Wish::CheckDrift => ("Compare", "Hold it against its stack, beside its jobs; nothing is changed."),
+        Wish::PowerOn => ("Power on", "By its BMC; it boots from its own disk."),
+        Wish::PowerOff => ("Power off", "Shut it down, and cut its power where its system does not answer."),
+        Wish::PowerCycle => ("Power cycle", "Reset it by its BMC, whatever runs there."),
+        Wish::RunGates => (
+            "Run gates",
+            "In its own system, or in the live image where it has none. Nothing is decided by what they say.",
+        ),
+        Wish::Converge => ("Converge", "Drain it, install its stack over what it runs, and take it through its gates."),
+        Wish::Reinstall => {
+            ("Reinstall", "Drain it, write its image onto its root disk, and take it through its gates.")
+        }
         Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
 }
@@ -146,7 +172,11 @@ pub(in crate::ui) struct Fields {
     /// Of a maintenance: hours until it ends by itself.
     #[serde(default)]
     hours: String,
+    /// Of a run of gates: the suite's name; that of the pool where there is none.
+    #[serde(default)]
+    suite: String,
     claim: Option<String>,
+    /// What was shown: the claim's, of a release; else the node's.
     generation: Option<i64>,
 }
 
@@ -158,7 +188,7 @@ pub(in crate::ui) async fn act_on_node(
     axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
     let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
-    if matches!(wish, Wish::Release | Wish::Wipe) && asked.typed.trim() != node {
+    if must_be_typed(wish) && asked.typed.trim() != node {
         return Err(Error::unprocessable(
             "typed",
             "not_confirmed",
@@ -172,8 +202,12 @@ pub(in crate::ui) async fn act_on_node(
         }
         (Wish::Release, None) => return Err(Error::unprocessable("claim", "required", "The claim that is to end.")),
         _ => {
-            let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())? };
-            ask(&app, &actor, &node, (IdempotencyKey::none(), &action), wish).await.map(drop)?;
+            let suite = Some(asked.suite.trim().to_owned()).filter(|suite| !suite.is_empty());
+            let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())?, suite };
+            // What can be taken back is asked of the node as it is; what cannot, of the one that was shown.
+            let seen = asked.generation.filter(|_| wish == Wish::Reinstall);
+            let seen = seen.map(Preconditions::generation).unwrap_or_default();
+            ask(&app, &actor, &node, (IdempotencyKey::none(), seen, &action), wish).await.map(drop)?;
         }
     }
     Ok(Redirect::to(&format!("/nodes/{node}")))

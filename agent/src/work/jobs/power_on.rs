@@ -1,0 +1,40 @@
+//! On, because somebody asked for it: observe, then act. Off and on again: `once`, for whether a reset happened cannot be seen afterwards.
+
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{JobResult, Power};
+use muster_core::wire::node::Failure;
+
+use super::power::{self, By, Started};
+use crate::bmc::{Bmc, BootOnce, PowerState};
+use crate::work::context::{JobContext, fatal};
+
+pub(super) async fn run(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
+    power::turn_on(context, &bmc(context, power)?, permit).await.map(|()| JobResult::PoweredOn)
+}
+
+/// Through its firmware, from wherever it is.
+pub(super) async fn cycle(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
+    let bmc = bmc(context, power)?;
+    let (started, view) = power::start(context, &bmc, permit, BootOnce::None).await?;
+    match (started, view.power) {
+        (Started::Earlier { age }, PowerState::On) => {
+            let unseen = format!(
+                "an attempt that was not heard of any more had begun it {} s ago; the BMC shows on, which does not tell whether \
+                 it went through: look at the machine, and ask again if it did not",
+                age.as_secs()
+            );
+            Err(fatal("power_cycle_unproven", unseen))
+        }
+        // Off still, or again: the half that is left is to switch it on.
+        (Started::Earlier { .. } | Started::Now, _) => {
+            power::turn_on(context, &bmc, permit).await.map(|()| JobResult::PoweredOn)
+        }
+    }
+}
+
+fn bmc(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
+    match power::by(context, power)? {
+        By::Bmc(bmc) => Ok(bmc),
+        By::Person(person) => Err(fatal("no_bmc", format!("{} has no BMC: ask {person}", context.job.node_name))),
+    }
+}

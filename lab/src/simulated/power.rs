@@ -1,0 +1,37 @@
+//! Power as somebody asked for it, on simulated machines, by the rules of the real agent.
+
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{Job, JobResult};
+
+use super::agent::{Agent, Bad, fatal};
+use super::machine::Running;
+
+impl Agent {
+    /// What is on stays as it is.
+    pub(super) async fn power_on(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
+        if self.with(job, |machine| machine.running == Running::Off) {
+            let done = self.permitted(job, "power_on", permit).await?;
+            let _go_or_already = self.once(job, done.clone()).await?;
+            self.step()?;
+            self.with(job, |machine| machine.boot_disk(done));
+        }
+        self.step()?;
+        self.done(job).await?;
+        Ok(JobResult::PoweredOn)
+    }
+
+    /// Not done twice: whether a reset happened cannot be seen.
+    pub(super) async fn power_cycle(&self, job: &Job, permit: PermitId) -> Result<JobResult, Bad> {
+        if !job.acts.is_empty() {
+            return Err(fatal("power_cycle_unproven", "it may have happened".into()));
+        }
+        let done = self.permitted(job, "power_on", permit).await?;
+        match self.once(job, done).await? {
+            Some(done) => self.with(job, |machine| machine.boot_disk(done)),
+            None => return Err(fatal("power_cycle_unproven", "it may have happened".into())),
+        }
+        self.step()?;
+        self.done(job).await?;
+        Ok(JobResult::PoweredOn)
+    }
+}
