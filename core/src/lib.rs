@@ -2,6 +2,7 @@
 //! so every rule can be tested by calling it.
 
 pub mod audit; // What makes the history provable
+pub mod cabling; // Declared cables against the switch ports that nodes heard
 pub mod claims; // One node bound to one pool
 pub mod clock; // Time as a value
 pub mod clusters; // Where nodes are admitted, and what a scheduler is told about them

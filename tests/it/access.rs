@@ -65,6 +65,8 @@ const EXPECTED: [(&str, Reach, &[&str]); 17] = [
             "get_claim",
             "get_node",
             "get_node_why",
+            "get_node_cabling",
+            "get_rack_cabling",
             "list_node_components",
             "get_node_console",
             "list_node_events",
@@ -187,7 +189,7 @@ fn operations() -> Vec<Operation> {
         let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");
         let path = path.replace("{name}", name).replace("{site}", "lab").replace("{claim}", "held");
         let path = path.replace("{id}", "x").replace("{approval}", "x").replace("{token}", "x").replace("{agent}", "x");
-        let path = path.replace("{waiver}", "x");
+        let path = path.replace("{waiver}", "x").replace("{rack}", "r1");
         assert!(!path.contains('{'), "{path}: name an object here");
         for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
             let name = operation["operationId"].as_str().unwrap().to_owned();

@@ -46,7 +46,7 @@ async fn objects_go_round_by_type() {
     let server = Server::start().await;
     let client = client(&server).await;
     client.put("lab", &Draft::new(SiteSpec::default()), Precondition::Absent).await.unwrap();
-    let spec = RackSpec { site: "lab".into(), units: 42, power_budget_w: 9000 };
+    let spec = RackSpec { site: "lab".into(), units: 42, power_budget_w: 9000, cables: Vec::new() };
     let rack = client.put("r1", &Draft::new(spec.clone()).label("row", "a"), Precondition::None).await.unwrap();
     assert_eq!((rack.spec, rack.generation), (spec, 1));
     let rack =

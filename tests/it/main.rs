@@ -7,6 +7,7 @@ mod agents; // Agents that die, and their successors
 mod alerts; // What monitoring says of nodes
 mod audit; // The history after somebody changed it
 mod break_glass; // The local administrator, off until armed
+mod cabling; // Declared cables, and those that are swapped
 mod canary; // Secrets, planted and looked for
 mod certificates; // What agents show
 mod claims; // Who gets a node

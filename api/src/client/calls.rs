@@ -26,6 +26,7 @@ use crate::nodes::{
 use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
 use crate::plans::{MakePlan, Plan};
+use crate::racks::Cabling;
 use crate::stacks::NodeDrift;
 use crate::tokens::{CreateToken, CreatedToken, Token};
 use crate::waivers::{CreateWaiver, Waiver};
@@ -125,6 +126,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn node_components(&self, node: &str) -> Result<Page<Component>, ClientError> {
         self.fetch(self.request(Method::GET, &["nodes", node, "components"])).await
+    }
+
+    /// Where the declared cables of a rack were found.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn rack_cabling(&self, rack: &str) -> Result<Cabling, ClientError> {
+        self.fetch(self.request(Method::GET, &["racks", rack, "cabling"])).await
+    }
+
+    /// Where the declared cables of a node were found.
+    ///
+    /// # Errors
+    /// 404 when it stands in no rack; see [`ClientError`].
+    pub async fn node_cabling(&self, node: &str) -> Result<Cabling, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "cabling"])).await
     }
 
     /// Everywhere a serial was seen, latest first.

@@ -5,7 +5,7 @@ use clap::{Args as _, Command, Subcommand as _};
 use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
-    agents, apply, approvals, audits, caution, claims, completing, contexts, events, exit, gate_runs, kinds, nodes,
+    agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit, gate_runs, kinds, nodes,
     operations, parts, tokens, uploads, waivers, webhooks,
 };
 use crate::{gates, stack};
@@ -78,6 +78,7 @@ pub(crate) fn add(command: Command) -> Command {
 fn own(command: Command) -> Command {
     let verbs = match command.get_name() {
         "node" => nodes::NodeVerb::augment_subcommands,
+        "rack" => cabling::RackVerb::augment_subcommands,
         "claim" => claims::ClaimVerb::augment_subcommands,
         "operation" => operations::OperationVerb::augment_subcommands,
         "token" => tokens::TokenVerb::augment_subcommands,

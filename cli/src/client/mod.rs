@@ -6,6 +6,7 @@ mod apply; // Documents from files
 mod approvals; // muster approval
 mod asking; // A question before what cannot be taken back
 mod audits; // muster audit head
+mod cabling; // muster rack cabling, muster node cabling
 mod caution; // muster caution
 mod claims; // muster claim
 pub(crate) mod completing; // What a command line can go on with
@@ -87,6 +88,7 @@ pub(crate) async fn run(common: &Common, matches: &ArgMatches) -> Option<anyhow:
 async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow::Result<()> {
     match word {
         "node" => nodes::run(session, nodes::NodeVerb::from_arg_matches(matches)?).await,
+        "rack" => cabling::run(session, cabling::RackVerb::from_arg_matches(matches)?).await,
         "claim" => claims::run(session, claims::ClaimVerb::from_arg_matches(matches)?).await,
         "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,

@@ -15,7 +15,7 @@ use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::session::Session;
-use super::{asking, consoles, events, gate_runs, plans};
+use super::{asking, cabling, consoles, events, gate_runs, plans};
 use crate::duration::parse_duration;
 
 /// What can be asked of nodes.
@@ -31,6 +31,8 @@ pub(crate) enum NodeVerb {
     Facts { node: String },
     /// Show the parts of a node by serial: those that are in it, and those that were.
     Parts { node: String },
+    /// Show where the declared cables of a node were found.
+    Cabling { node: String },
     /// Show the latest gate runs; `muster gate_run list NODE` is the same.
     Gates { node: String },
     /// Show or follow the events of a node.
@@ -147,6 +149,7 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
     let client = &session.client;
     match verb {
         NodeVerb::Parts { node } => parts::list(session, &node).await,
+        NodeVerb::Cabling { node } => cabling::of_node(session, &node).await,
         NodeVerb::ReplaceParts(args) => parts::replace(session, args).await,
         NodeVerb::Adopt(args) => place::adopt(session, args).await,
         NodeVerb::Rename(args) => place::rename(session, args).await,

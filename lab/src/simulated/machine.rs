@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_core::clock::Clock;
-use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Nic};
+use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Neighbour, Nic};
 use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
 use muster_core::ids::{ClaimId, JobId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
@@ -88,6 +88,8 @@ pub struct Machine {
     pub foreign: bool,
     /// Whether it has a disk without a serial.
     pub nameless_disk: bool,
+    /// The switch ports that its interfaces hear.
+    pub neighbours: Vec<Neighbour>,
     pub running: Running,
     pub disks: BTreeMap<String, Disk>,
     pub log: Vec<Done>,
@@ -119,6 +121,7 @@ impl Machine {
             memory_mib: 2048,
             foreign: false,
             nameless_disk: false,
+            neighbours: Vec::new(),
             running: Running::Off,
             disks: disks.into(),
             log: Vec::new(),
@@ -225,6 +228,7 @@ impl Machine {
             memory: Memory { total_bytes: self.memory_mib << 20, ..Memory::default() },
             disks: self.disks.keys().enumerate().map(disk).chain(nameless).collect(),
             nics: vec![nic],
+            neighbours: self.neighbours.clone(),
             ..Facts::default()
         }
     }

@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 74] = [
+const ROUTES: [(char, &str, &str, Where); 76] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -45,6 +45,7 @@ const ROUTES: [(char, &str, &str, Where); 74] = [
     ('W', "/v1/nodes/{node}/actions/rename", "node.rename", NODE),
     ('W', "/v1/nodes/{node}/actions/replace-parts", "node.replace-parts", NODE),
     ('W', "/v1/nodes/{node}/actions/{action}", "node.{action}", NODE),
+    ('R', "/v1/nodes/{node}/cabling", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/components", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/console", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/drift", "fleet.read", NODE),
@@ -59,6 +60,7 @@ const ROUTES: [(char, &str, &str, Where); 74] = [
     ('R', "/v1/operations/{id}/log", "fleet.read", At("operation", "id")),
     ('R', "/v1/prometheus/targets", "fleet.read", Somewhere),
     ('R', "/metrics", "fleet.read", Everywhere),
+    ('R', "/v1/racks/{rack}/cabling", "fleet.read", At("rack", "rack")),
     ('R', "/v1/sites/{site}/agents", "fleet.read", At("site", "site")),
     ('W', "/v1/sites/{site}/agents", "agent.enrol", At("site", "site")),
     ('W', "/v1/sites/{site}/agents/{agent}", "agent.remove", At("site", "site")),

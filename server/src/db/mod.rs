@@ -7,6 +7,7 @@ pub mod agents; // Agents, and what their boot services need
 pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
 pub mod break_glass; // When the local administrator may sign in
+pub mod cabling; // Declared cables, and what was heard of switches
 pub mod cautions; // When the database is older than what others remember
 pub mod claims; // One node bound to one pool
 pub mod components; // Parts by serial, and where they were

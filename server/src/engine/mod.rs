@@ -1,5 +1,6 @@
 //! Takes due nodes, asks the lifecycle, persists the answer. Never calls the outside world: what must act is a job.
 
+mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
 mod moves; // From one state to the next
 pub mod orders; // Builds what an agent is told, when it leases a job

@@ -10,7 +10,7 @@ use muster_core::wire::node::Failure;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::waivers;
+use super::{cabling, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
@@ -167,7 +167,9 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
         }
         JobResult::Facts { facts } => {
+            let before = db::facts::latest_live(conn, job.node).await?;
             db::facts::insert(conn, job.node, facts, now).await?;
+            cabling::tell(conn, job.node, (before.as_ref(), facts), now).await?;
             db::components::see(conn, job.node, &parts::seen_in(facts), now).await
         }
         JobResult::ImageWritten(written) => {

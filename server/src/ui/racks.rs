@@ -1,8 +1,12 @@
 //! Racks from the front, and their power.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
+use muster_core::cabling::{Cable, findings, sentences};
+use muster_core::facts::Neighbour;
 use serde::Deserialize;
 
 use super::chips::{self, Chip};
@@ -11,6 +15,7 @@ use super::frame::{Frame, Live, Section, Visit};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::db::cabling::HeardRow;
 use crate::db::filter::{self, Term};
 use crate::db::pages::racks::{PlacedRow, RackRow};
 use crate::error::Error;
@@ -19,6 +24,8 @@ use crate::http::extract::Query;
 const ROWS: usize = 12;
 /// A rack has at most 60 U; machines of less than 1 U share one.
 const NODES: i64 = 12 * 120;
+/// Sentences on cables of one rack.
+const CABLES: usize = 20;
 /// Of a unit in the picture, in its own units.
 const UNIT_HEIGHT: i64 = 16;
 
@@ -41,6 +48,8 @@ struct Rack {
     unplaced: Vec<Placed>,
     power: Power,
     told: String,
+    /// What is wrong with its cables, a sentence each.
+    cabling: Vec<String>,
 }
 
 /// An empty slot with its number.
@@ -92,6 +101,7 @@ pub(super) async fn list_racks(
     let rows = db::pages::racks::list(&mut conn, nodes.as_deref(), &racks).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let placed = db::pages::racks::list_placed(&mut conn, nodes.as_deref(), &ids, NODES).await?;
+    let heard = db::cabling::list_heard(&mut conn, nodes.as_deref(), &ids).await?;
     let next = rows.last().filter(|_| more).map(|last| format!("/racks?after={}", last.name)).unwrap_or_default();
     let (cli, path) = match only {
         Some(name) => {
@@ -101,14 +111,14 @@ pub(super) async fn list_racks(
     };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Racks, "Racks").by_hand(cli, &path).live(Live::Any),
-        racks: rows.into_iter().map(|row| rack(row, &placed)).collect(),
+        racks: rows.into_iter().map(|row| rack(row, &placed, &heard)).collect(),
         only: query.rack,
         next,
         after: !query.after.is_empty(),
     })
 }
 
-fn rack(row: RackRow, placed: &[PlacedRow]) -> Rack {
+fn rack(row: RackRow, placed: &[PlacedRow], heard: &[HeardRow]) -> Rack {
     let units = row.spec.get("units").and_then(serde_json::Value::as_i64).unwrap_or(42).clamp(1, 60);
     let own = placed.iter().filter(|node| node.rack == Some(row.id));
     let (nodes, unplaced): (Vec<_>, Vec<_>) = own.map(|node| stands(node, units)).partition(|node| node.y >= 0);
@@ -121,8 +131,22 @@ fn rack(row: RackRow, placed: &[PlacedRow]) -> Rack {
         nodes,
         unplaced,
         power: power(row.committed_w, budget),
+        cabling: cabling(&row, heard),
         name: row.name,
     }
+}
+
+/// What is wrong with the cables of the nodes that the reader sees.
+fn cabling(row: &RackRow, heard: &[HeardRow]) -> Vec<String> {
+    let cables = row.spec.get("cables").cloned().unwrap_or_default();
+    let mut plan: Vec<Cable> = serde_json::from_value(cables).unwrap_or_default();
+    let heard: BTreeMap<String, Vec<Neighbour>> = heard
+        .iter()
+        .filter(|seen| seen.rack == row.id)
+        .map(|seen| (seen.node.clone(), seen.neighbours.clone()))
+        .collect();
+    plan.retain(|cable| heard.contains_key(&cable.node));
+    sentences(&findings(&plan, &heard)).iter().map(|told| format::cut(told, 300)).take(CABLES).collect()
 }
 
 /// Where a node stands; above the picture when it names no unit of this rack.

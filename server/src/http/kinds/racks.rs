@@ -1,9 +1,13 @@
 //! Racks.
 
 use muster_api::racks::RackSpec;
+use muster_core::cabling;
 
 use crate::error::Fault;
 use crate::http::declared::{Declared, Reference, fault};
+
+/// Faults of one plan that are told; the rest show when these are mended.
+const FAULTS_MAX: usize = 20;
 
 impl Declared for RackSpec {
     fn references(&self) -> Vec<Reference<'_>> {
@@ -17,6 +21,13 @@ impl Declared for RackSpec {
         }
         if self.power_budget_w > 1_000_000 {
             faults.push(fault("/spec/power_budget_w", "out_of_range", "at most 1,000,000 W"));
+        }
+        if self.cables.len() > cabling::CABLES_MAX {
+            let most = format!("at most {} cables", cabling::CABLES_MAX);
+            faults.push(fault("/spec/cables", "too_many", &most));
+        } else {
+            let wrong = cabling::lint(&self.cables).into_iter().take(FAULTS_MAX);
+            faults.extend(wrong.map(|(at, why)| fault(&format!("/spec/cables/{at}"), "invalid", &why)));
         }
         faults
     }

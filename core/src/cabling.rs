@@ -1,0 +1,279 @@
+//! Cables as they are declared, held against the switch ports that nodes heard (LLDP). Two cables in each other's ports are said to be swapped: that is
+//! one walk to the rack, not two faults.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Neighbour;
+
+/// Cables of one plan: 60 U of nodes with some NICs each, and room.
+pub const CABLES_MAX: usize = 2048;
+/// Longest name of a switch, a port or an interface, in bytes.
+pub const NAME_MAX: usize = 128;
+
+/// One cable as it should be: from a node's interface to a switch port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Cable {
+    /// The node's name.
+    pub node: String,
+    /// The interface as the live image names it: `eno1`, `enp1s0f0np0`.
+    pub nic: String,
+    /// The switch by the name it announces, with or without its domain, or by its chassis id.
+    pub switch: String,
+    /// The port as the switch announces it: `Ethernet1/3`.
+    pub port: String,
+}
+
+impl Cable {
+    /// The node's end: `n1 eno1`.
+    pub fn end(&self) -> String {
+        format!("{} {}", self.node, self.nic)
+    }
+
+    /// The switch's end: `leaf1 Ethernet1/3`.
+    pub fn place(&self) -> String {
+        format!("{} {}", self.switch, self.port)
+    }
+
+    fn is_at(&self, heard: &Neighbour) -> bool {
+        let name = heard.system_name.as_deref().unwrap_or_default();
+        let short = name.split('.').next().unwrap_or_default();
+        let known = [name, short, heard.chassis.as_str()];
+        let switch = known.iter().any(|known| !known.is_empty() && known.eq_ignore_ascii_case(&self.switch));
+        let ports = [Some(heard.port.as_str()), heard.port_description.as_deref()];
+        switch && ports.iter().flatten().any(|known| known.eq_ignore_ascii_case(&self.port))
+    }
+}
+
+/// Where a cable was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CableState {
+    /// Where it should be.
+    Right,
+    /// In another cable's port, and that one in its.
+    Swapped,
+    /// In another port.
+    Elsewhere,
+    /// The node was looked at, and this interface heard no switch.
+    Silent,
+    /// Nobody has looked yet.
+    Unseen,
+}
+
+impl CableState {
+    /// Whether somebody must walk to the rack.
+    pub fn wrong(self) -> bool {
+        matches!(self, Self::Swapped | Self::Elsewhere)
+    }
+}
+
+/// A declared cable, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CableFinding {
+    pub cable: Cable,
+    pub state: CableState,
+    /// One sentence. That of two swapped cables is the same for both.
+    pub told: String,
+}
+
+/// Holds a plan against what each node heard; a node that is not in `heard` was never looked at.
+pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec<CableFinding> {
+    let at = |cable: &Cable| heard.get(&cable.node)?.iter().find(|neighbour| neighbour.nic == cable.nic);
+    plan.iter()
+        .map(|cable| {
+            let (state, told) = match (heard.contains_key(&cable.node), at(cable)) {
+                (false, _) => (CableState::Unseen, format!("{} was not looked at yet", cable.node)),
+                (true, None) => (CableState::Silent, format!("{} heard no switch", cable.end())),
+                (true, Some(found)) if cable.is_at(found) => (CableState::Right, format!("{} is right", cable.end())),
+                (true, Some(found)) => {
+                    // Whose port it is in, by the plan.
+                    let owner = plan.iter().find(|other| other.is_at(found));
+                    match owner.filter(|owner| at(owner).is_some_and(|there| cable.is_at(there))) {
+                        Some(other) => (CableState::Swapped, swapped(cable, other)),
+                        None => (CableState::Elsewhere, elsewhere(cable, found, owner)),
+                    }
+                }
+            };
+            CableFinding { cable: cable.clone(), state, told }
+        })
+        .collect()
+}
+
+/// What is wrong, a sentence each: two cables that are swapped have one.
+pub fn sentences(found: &[CableFinding]) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for finding in found.iter().filter(|finding| finding.state.wrong()) {
+        if !told.contains(&finding.told) {
+            told.push(finding.told.clone());
+        }
+    }
+    told
+}
+
+/// The same words whichever of the two is asked.
+fn swapped(one: &Cable, other: &Cable) -> String {
+    let (first, second) = if one <= other { (one, other) } else { (other, one) };
+    format!(
+        "{} and {} are swapped: {} belongs in {}, {} in {}",
+        first.end(),
+        second.end(),
+        first.end(),
+        first.place(),
+        second.end(),
+        second.place()
+    )
+}
+
+fn elsewhere(cable: &Cable, found: &Neighbour, owner: Option<&Cable>) -> String {
+    let port = found.port_description.as_ref().unwrap_or(&found.port);
+    let switch = found.system_name.as_deref().unwrap_or(&found.chassis);
+    let whose = owner.map_or_else(String::new, |owner| format!(", the port of {}", owner.end()));
+    format!("{} is in {switch} {port}{whose}; it belongs in {}", cable.end(), cable.place())
+}
+
+/// What is wrong with a plan, as the place of the cable in it and a sentence.
+pub fn lint(plan: &[Cable]) -> Vec<(usize, String)> {
+    let mut problems = Vec::new();
+    let mut ends: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (at, cable) in plan.iter().enumerate() {
+        let words = [&cable.node, &cable.nic, &cable.switch, &cable.port];
+        if words
+            .iter()
+            .any(|word| word.trim().is_empty() || word.len() > NAME_MAX || word.chars().any(char::is_control))
+        {
+            problems
+                .push((at, format!("node, nic, switch and port are 1 to {NAME_MAX} bytes without control characters")));
+        }
+        if let Some(first) = ends.insert((&cable.node, &cable.nic), at) {
+            problems.push((at, format!("{} has a cable already, number {}", cable.end(), first + 1)));
+        }
+        let place = (cable.switch.to_ascii_lowercase(), cable.port.to_ascii_lowercase());
+        if let Some(first) = places.insert(place, at) {
+            problems.push((at, format!("{} has a cable already, number {}", cable.place(), first + 1)));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cable(node: usize) -> Cable {
+        Cable { node: format!("n{node}"), nic: "eno1".into(), switch: "leaf1".into(), port: format!("Eth1/{node}") }
+    }
+
+    fn heard(port: usize) -> Vec<Neighbour> {
+        vec![Neighbour {
+            nic: "eno1".into(),
+            chassis: "00:11:22:33:44:55".into(),
+            port: format!("eth1/{port}"),
+            system_name: Some("LEAF1.example.net".into()),
+            port_description: None,
+        }]
+    }
+
+    /// Node n is in the port at its place in the list; 0 is none.
+    fn rack(ports: &[usize]) -> (Vec<Cable>, BTreeMap<String, Vec<Neighbour>>) {
+        let plan = (1..=ports.len()).map(cable).collect();
+        let found = ports.iter().enumerate().map(|(at, port)| {
+            let neighbours = if *port == 0 { Vec::new() } else { heard(*port) };
+            (format!("n{}", at + 1), neighbours)
+        });
+        (plan, found.collect())
+    }
+
+    fn states(ports: &[usize]) -> Vec<CableState> {
+        let (plan, heard) = rack(ports);
+        findings(&plan, &heard).iter().map(|finding| finding.state).collect()
+    }
+
+    #[test]
+    fn two_in_each_others_ports_are_swapped() {
+        use CableState::{Elsewhere, Right, Silent, Swapped};
+        assert_eq!(states(&[1, 2, 3]), [Right, Right, Right]);
+        assert_eq!(states(&[1, 3, 2]), [Right, Swapped, Swapped]);
+        assert_eq!(states(&[2, 3, 1]), [Elsewhere, Elsewhere, Elsewhere]);
+        assert_eq!(states(&[2, 0, 9]), [Elsewhere, Silent, Elsewhere]);
+        let (plan, heard) = rack(&[2, 1]);
+        let found = findings(&plan, &heard);
+        let sentence = "n1 eno1 and n2 eno1 are swapped: n1 eno1 belongs in leaf1 Eth1/1, n2 eno1 in leaf1 Eth1/2";
+        assert!(found.iter().all(|finding| finding.told == sentence), "{found:?}");
+        assert_eq!(sentences(&found), [sentence]);
+    }
+
+    #[test]
+    fn where_a_cable_is_and_whose_port_that_is() {
+        let (plan, mut heard) = rack(&[2, 0]);
+        let told = |heard: &BTreeMap<String, Vec<Neighbour>>| findings(&plan, heard)[0].told.clone();
+        let tail = "it belongs in leaf1 Eth1/1";
+        assert_eq!(told(&heard), format!("n1 eno1 is in LEAF1.example.net eth1/2, the port of n2 eno1; {tail}"));
+        heard.insert("n1".into(), self::heard(40));
+        assert_eq!(told(&heard), format!("n1 eno1 is in LEAF1.example.net eth1/40; {tail}"));
+        heard.remove("n1");
+        assert_eq!(findings(&plan, &heard)[0].state, CableState::Unseen);
+    }
+
+    #[test]
+    fn a_switch_is_known_by_either_name_or_its_chassis() {
+        let mut plan = vec![cable(1)];
+        for (switch, right) in
+            [("leaf1", true), ("leaf1.example.net", true), ("00:11:22:33:44:55", true), ("leaf", false), ("", false)]
+        {
+            plan[0].switch = switch.into();
+            let found = findings(&plan, &[("n1".to_owned(), heard(1))].into());
+            assert_eq!(found[0].state == CableState::Right, right, "{switch:?}");
+        }
+        // A switch without a name is not one that is declared without one.
+        plan[0].switch = String::new();
+        let nameless = vec![Neighbour { system_name: None, ..heard(1).remove(0) }];
+        assert_eq!(lint(&plan).len(), 1);
+        assert_ne!(findings(&plan, &[("n1".to_owned(), nameless)].into())[0].state, CableState::Right);
+    }
+
+    #[test]
+    fn a_port_is_known_by_its_id_or_its_name() {
+        let neighbour = Neighbour {
+            port: "02:00:5e:00:53:03".into(),
+            port_description: Some("Eth1/1".into()),
+            ..heard(9).remove(0)
+        };
+        let found = findings(&[cable(1)], &[("n1".to_owned(), vec![neighbour])].into());
+        assert_eq!(found[0].state, CableState::Right);
+    }
+
+    #[test]
+    fn a_plan_gives_each_end_one_cable() {
+        assert!(lint(&[cable(1), cable(2)]).is_empty());
+        let other = Cable { port: "eth1/1".into(), ..cable(2) };
+        assert_eq!(lint(&[cable(1), other]), [(1, "leaf1 eth1/1 has a cable already, number 1".to_owned())]);
+        assert_eq!(lint(&[cable(1), Cable { port: "9".into(), ..cable(1) }])[0].0, 1);
+        assert_eq!(lint(&[Cable { nic: "\u{1b}[2J".into(), ..cable(1) }]).len(), 1);
+        assert_eq!(lint(&[Cable { port: "p".repeat(NAME_MAX + 1), ..cable(1) }]).len(), 1);
+    }
+
+    proptest! {
+        /// However cables are mixed up: what is right is called right, and swapped ones are each other's.
+        #[test]
+        fn no_right_cable_is_called_wrong(ports in Just((1..=9usize).collect::<Vec<_>>()).prop_shuffle()) {
+            let states = states(&ports);
+            for (at, state) in states.iter().enumerate() {
+                let port = ports[at];
+                let wanted = match () {
+                    () if port == at + 1 => CableState::Right,
+                    () if ports[port - 1] == at + 1 => CableState::Swapped,
+                    () => CableState::Elsewhere,
+                };
+                prop_assert_eq!(*state, wanted, "{:?}", &ports);
+            }
+        }
+    }
+}
