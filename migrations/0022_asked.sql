@@ -2,8 +2,8 @@
 
 ALTER TABLE nodes DROP CONSTRAINT nodes_wish_check;
 ALTER TABLE nodes ADD CONSTRAINT nodes_wish_check CHECK (wish IN ('accept', 'reject', 'inspect', 'release', 'retry', 'quarantine', 'recover', 'wipe',
-    'drain', 'undrain', 'maintain', 'resume', 'retire', 'reinstate', 'replace-parts', 'adopt', 'check-drift', 'power-on', 'power-off', 'power-cycle',
-    'run-gates', 'converge', 'reinstall'));
+    'drain', 'undrain', 'maintain', 'resume', 'retire', 'reinstate', 'replace-parts', 'adopt', 'check-drift', 'sweep', 'power-on', 'power-off',
+    'power-cycle', 'run-gates', 'converge', 'reinstall'));
 ALTER TABLE nodes DROP CONSTRAINT nodes_purpose_check;
 ALTER TABLE nodes ADD CONSTRAINT nodes_purpose_check CHECK (purpose IN ('upgrade', 'reinstall', 'repair', 'maintenance', 'release'));
 

@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 55] = [
+pub const VERBS: [(&str, &str); 57] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -74,6 +74,7 @@ pub const VERBS: [(&str, &str); 55] = [
     ("node.run-gates", "ou"),
     ("node.converge", "ou"),
     ("node.reinstall", "o"),
+    ("node.sweep", "ou"),
     ("node.rename", "o"),
     ("node.move", "o"),
     ("node.release", "ou"),
@@ -82,6 +83,7 @@ pub const VERBS: [(&str, &str); 55] = [
     ("operation.cancel", "ou"),
     ("approval.decide", "o"),
     ("waiver.create", "o"),
+    ("breaker.reset", "o"),
     ("caution.confirm", ""),
     ("blob.write", "u"),
     ("agent.enrol", ""),

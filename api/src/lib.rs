@@ -24,6 +24,7 @@ pub mod plans; // What writing a set of objects would do
 pub mod pools; // What the nodes of a pool run
 pub mod problem; // RFC 9457 answers
 pub mod racks; // Cabinets
+pub mod recoveries; // What is tried on nodes that fail
 pub mod sites; // Places with a provisioning network
 pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks

@@ -1,5 +1,6 @@
 //! Pools: the desired state for a set of nodes.
 
+use muster_core::recovery::RecoveryPolicy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,6 +24,32 @@ pub struct PoolSpec {
     /// How many of its nodes may be released in an hour before each needs a second person. Absent: as many as each person may.
     #[serde(default)]
     pub releases_per_hour: Option<u32>,
+    /// What is watched on its nodes in service, and what is tried on those that fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<PoolHealth>,
+}
+
+/// How the nodes of a pool are watched once they serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolHealth {
+    /// The suite by which `muster-node health` says whether a node is fit for the next job, for a scheduler's prolog and health check. It comes to a
+    /// node with the next gates or sweep. Absent: none.
+    #[serde(default)]
+    pub smoke: Option<String>,
+    /// The suite that is run on nodes in service, beside their jobs: gates that need a drained node are not run. Absent: none.
+    #[serde(default)]
+    pub sweep: Option<String>,
+    /// Hours from one sweep of a node to the next; 1 to 720.
+    #[serde(default = "default_sweep_every_h")]
+    pub sweep_every_h: u32,
+    /// What is tried on a node that fails its sweep, or the gates on its way into service. Absent: it is quarantined.
+    #[serde(default)]
+    pub recovery: Option<RecoveryPolicy>,
+}
+
+fn default_sweep_every_h() -> u32 {
+    24
 }
 
 fn default_undo_window_s() -> u32 {

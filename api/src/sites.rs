@@ -1,5 +1,6 @@
 //! Sites: places with a provisioning network of their own, served by one or more agents.
 
+use muster_core::gates::xid::XidOverrides;
 use muster_core::values::Digest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +15,9 @@ pub struct SiteSpec {
     /// What its nodes boot to be inspected, imaged and wiped; nodes wait until it is declared.
     #[serde(default)]
     pub live: Option<LiveImage>,
+    /// The site's own rows of the tables of Xids and SXids, in place of those that come with Muster: what an error of a GPU or a switch asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xid: Option<XidOverrides>,
 }
 
 /// The live image, as two blobs.

@@ -30,7 +30,7 @@ words! {
 /// What a wish does to a node in this state; of a failed one, by what failed.
 pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     match wish {
-        Wish::Reject | Wish::Retire | Wish::CheckDrift => Effect::None,
+        Wish::Reject | Wish::Retire | Wish::CheckDrift | Wish::Sweep => Effect::None,
         // Out of the scheduler or into it again; the machine goes on.
         Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain => Effect::InPlace,
         // Beside its jobs where it is in service; in the live image anywhere else.

@@ -17,6 +17,8 @@ pub mod lifecycle; // The states of a node and every legal move
 pub mod parts; // Boards, GPUs, NICs, disks and DIMMs by serial
 pub mod permits; // The right to power, image or wipe one node once
 pub mod profiles; // What a hardware model must have
+pub mod recovery; // What is tried on a node that fails, and what bounds it
+pub mod redact; // Secrets in what leaves the house
 pub mod stacks; // Pins over an image, their lock, and the plan a node converges to
 pub mod values; // MAC addresses, digests, names, secrets: parsed once, valid ever after
 pub mod wire; // Messages between server, agent and muster-node

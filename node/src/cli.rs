@@ -11,10 +11,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::failure::{fatal, io};
 use crate::job::{self, JobContext, parse_job};
-use crate::{gates, inventory, live, record};
+use crate::{gates, health, inventory, live, record};
 
 const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
-                     gate --help | gate parse PARSER FILE [--json] | pair --help | record DIR";
+                     gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | record DIR";
 /// An inventory reads files; only a hung GPU driver can slow it.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -24,6 +24,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
     let ended = match words[..] {
         ["gate", ..] => return gates::command(&arguments[1..]),
         ["pair", ..] => return gates::pair_command(&arguments[1..]),
+        ["health", ..] => return health::command(&arguments[1..]),
         ["record", folder] => return record::command(folder),
         // Not a verb for people: what `run` starts.
         ["exec-job", job] => parse_job(job).and_then(job::exec),

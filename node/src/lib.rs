@@ -8,6 +8,7 @@ pub mod disk; // Disks: found by serial, marked, imaged, wiped
 pub mod failure; // Failures, as they travel to the agent
 pub mod files; // Small files: read with a cap, written whole or not at all
 pub mod gates; // Runs gates and judges what they measured
+pub mod health; // Is this node fit for the next job?
 pub mod inventory; // Facts from /sys, /proc and the firmware's tables
 pub mod job; // Detached jobs: spool, lock, fence, attach
 pub mod live; // What the live image does at its start: clock, host key, sshd, report

@@ -159,7 +159,17 @@ fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
     let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).unwrap();
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let only = vec!["iperf3-pair".to_owned()];
-    let plan = GatePlan { suite, profile, only, stack: None, variables, in_use: false, waived: Vec::new() };
+    let plan = GatePlan {
+        suite,
+        profile,
+        only,
+        stack: None,
+        variables,
+        in_use: false,
+        xid: None,
+        health: None,
+        waived: Vec::new(),
+    };
     let mut line = serde_json::to_vec(&PairPlan { protocol: PROTOCOL, job: JobId::new(), plan }).unwrap();
     line.push(b'\n');
     line

@@ -21,8 +21,8 @@ enum Reach {
 
 /// What every operation of the API is open to, said here once more: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An
 /// operation that is not here fails the test.
-const EXPECTED: [(&str, Reach, &[&str]); 17] = [
-    ("vuoa", Reach::Fleet, &["list_waivers"]),
+const EXPECTED: [(&str, Reach, &[&str]); 18] = [
+    ("vuoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
     // A plan writes nothing.
     ("vuoa", Reach::Any, &["make_plan"]),
     (
@@ -73,6 +73,8 @@ const EXPECTED: [(&str, Reach, &[&str]); 17] = [
             "get_node_drift",
             "get_node_facts",
             "list_node_gate_runs",
+            "list_node_recoveries",
+            "get_node_rma",
             "get_node_timeline",
             "get_operation",
             "get_operation_log",
@@ -110,6 +112,7 @@ const EXPECTED: [(&str, Reach, &[&str]); 17] = [
     ),
     ("uoa", Reach::Any, &["create_claim", "report_alerts"]),
     ("oa", Reach::Any, &["create_waiver"]),
+    ("oa", Reach::Fleet, &["reset_breaker"]),
     (
         "uoa",
         Reach::Fleet,
@@ -189,7 +192,7 @@ fn operations() -> Vec<Operation> {
         let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");
         let path = path.replace("{name}", name).replace("{site}", "lab").replace("{claim}", "held");
         let path = path.replace("{id}", "x").replace("{approval}", "x").replace("{token}", "x").replace("{agent}", "x");
-        let path = path.replace("{waiver}", "x").replace("{rack}", "r1");
+        let path = path.replace("{waiver}", "x").replace("{rack}", "r1").replace("{breaker}", "x");
         assert!(!path.contains('{'), "{path}: name an object here");
         for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
             let name = operation["operationId"].as_str().unwrap().to_owned();

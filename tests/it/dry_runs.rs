@@ -65,6 +65,7 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             422,
         ),
         write("end_waiver", format!("/v1/waivers/{}", Uuid::nil()), Value::Null, 404),
+        write("reset_breaker", format!("/v1/breakers/{}/reset", Uuid::nil()), json!({}), 404),
         write("cancel_operation", format!("/v1/operations/{operation}/cancel"), json!({}), 202),
         write(
             "report_alerts",

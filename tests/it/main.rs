@@ -30,6 +30,7 @@ mod operations; // Long polls, events, blobs
 mod permits; // The right to power, image and wipe
 mod plans; // What a set of objects would do
 mod races; // Claims, releases and retries at once
+mod recoveries; // Nodes that fail, and the breaker of the fleet
 mod releases; // Undone, and agreed to by a second person
 mod restores; // A database that was put back
 mod scopes; // Lists for who may see a part of the fleet

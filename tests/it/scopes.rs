@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 26] = [
+const LISTS: [(&str, &str, Holds); 28] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     ("list_subnets", "/v1/subnets", Part("/name", "prov", "far-net")),
@@ -43,6 +43,7 @@ const LISTS: [(&str, &str, Holds); 26] = [
     ("list_node_components", "/v1/nodes/{}/components", Of("n1", "far-1")),
     ("list_node_events", "/v1/nodes/{}/events", Of("n1", "far-1")),
     ("list_node_gate_runs", "/v1/nodes/{}/gate-runs", Of("n1", "far-1")),
+    ("list_node_recoveries", "/v1/nodes/{}/recoveries", Of("n1", "far-1")),
     ("list_agents", "/v1/sites/{}/agents", Of("lab", "far-site")),
     ("list_hardware_profiles", "/v1/hardware_profiles", All),
     ("list_images", "/v1/images", All),
@@ -50,6 +51,7 @@ const LISTS: [(&str, &str, Holds); 26] = [
     ("list_suites", "/v1/suites", All),
     ("list_credentials", "/v1/credentials", All),
     ("list_role_bindings", "/v1/role_bindings", All),
+    ("list_breakers", "/v1/breakers", Nothing),
     ("list_waivers", "/v1/waivers", Nothing),
     ("list_webhooks", "/v1/webhooks", Nothing),
     ("list_webhook_deliveries", "/v1/webhooks/x/deliveries", Nothing),

@@ -27,6 +27,7 @@ use crate::object::{Object, Page};
 use crate::operations::{Operation, OperationLog};
 use crate::plans::{MakePlan, Plan};
 use crate::racks::Cabling;
+use crate::recoveries::{Breaker, Recovery};
 use crate::stacks::NodeDrift;
 use crate::tokens::{CreateToken, CreatedToken, Token};
 use crate::waivers::{CreateWaiver, Waiver};
@@ -314,6 +315,30 @@ impl Client {
     /// See [`ClientError`].
     pub async fn end_waiver(&self, id: Uuid) -> Result<Waiver, ClientError> {
         self.fetch(self.request(Method::DELETE, &["waivers", &id.to_string()])).await
+    }
+
+    /// What was tried on a node that failed, newest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_recoveries(&self, node: &str) -> Result<Page<Recovery>, ClientError> {
+        self.fetch(self.request(Method::GET, &["nodes", node, "recoveries"])).await
+    }
+
+    /// All that is known of a node, for the maker of a part: a tar archive, compressed with zstd.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn node_rma(&self, node: &str) -> Result<Vec<u8>, ClientError> {
+        self.fetch_bytes(self.request(Method::GET, &["nodes", node, "rma"])).await
+    }
+
+    /// Closes a breaker that is open.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn reset_breaker(&self, id: Uuid) -> Result<Breaker, ClientError> {
+        self.fetch(self.request(Method::POST, &["breakers", &id.to_string(), "reset"])).await
     }
 
     /// An operation as it stands.

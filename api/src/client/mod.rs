@@ -76,6 +76,11 @@ impl Client {
         serde_json::from_slice(&body).map_err(ClientError::Unreadable)
     }
 
+    /// Sends, and gives the answer as it is.
+    async fn fetch_bytes(&self, request: RequestBuilder) -> Result<Vec<u8>, ClientError> {
+        body(accepted(request.send().await?).await?).await
+    }
+
     /// Sends a request whose answer has no body.
     async fn perform(&self, request: RequestBuilder) -> Result<(), ClientError> {
         accepted(request.send().await?).await?;

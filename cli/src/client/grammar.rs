@@ -5,15 +5,18 @@ use clap::{Args as _, Command, Subcommand as _};
 use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
-    agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit, gate_runs, kinds, nodes,
-    operations, parts, tokens, uploads, waivers, webhooks,
+    agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit, gate_runs, kinds,
+    nodes, operations, parts, recoveries, tokens, uploads, waivers, webhooks,
 };
 use crate::{gates, stack};
 
 /// The nouns and verbs as `--help` lists them, by what somebody wants to do.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Fleet", &["node", "claim", "pool", "apply", "plan"]),
-    ("What happens", &["operation", "event", "gate_run", "waiver", "component", "approval", "caution", "audit"]),
+    (
+        "What happens",
+        &["operation", "event", "gate_run", "waiver", "breaker", "component", "approval", "caution", "audit"],
+    ),
     (
         "Declared",
         &[
@@ -84,6 +87,7 @@ fn own(command: Command) -> Command {
         "token" => tokens::TokenVerb::augment_subcommands,
         "approval" => approvals::ApprovalVerb::augment_subcommands,
         "waiver" => waivers::WaiverVerb::augment_subcommands,
+        "breaker" => recoveries::BreakerVerb::augment_subcommands,
         "webhook" => webhooks::WebhookVerb::augment_subcommands,
         "stack" => stack::StackVerb::augment_subcommands,
         _ => return command,

@@ -26,6 +26,7 @@ mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
 mod plans; // What a set of documents would do, shown and agreed to
 mod progress; // Waiting for operations, visibly
+mod recoveries; // muster node recoveries, muster breaker
 pub(crate) mod session; // What every verb takes, and works with
 mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
@@ -93,6 +94,7 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
         "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
         "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
+        "breaker" => recoveries::run(session, recoveries::BreakerVerb::from_arg_matches(matches)?).await,
         "waiver" => waivers::run(session, waivers::WaiverVerb::from_arg_matches(matches)?).await,
         "stack" => stacks::run(session, stack::StackVerb::from_arg_matches(matches)?).await,
         "webhook" => webhooks::run(session, webhooks::WebhookVerb::from_arg_matches(matches)?).await,

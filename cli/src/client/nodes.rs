@@ -15,7 +15,7 @@ use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
 use super::session::Session;
-use super::{asking, cabling, consoles, events, gate_runs, plans};
+use super::{asking, cabling, consoles, events, gate_runs, plans, recoveries};
 use crate::duration::parse_duration;
 
 /// What can be asked of nodes.
@@ -48,6 +48,17 @@ pub(crate) enum NodeVerb {
         #[arg(short, long)]
         follow: bool,
     },
+    /// Show what was tried on a node that failed, and how each rung went.
+    Recoveries { node: String },
+    /// Stop what is being tried on a node, between two rungs.
+    StopRecovery { node: String },
+    /// Save all that is known of a node for the maker of a part: identity, serials, gate runs with evidence, what was tried, its console.
+    Rma {
+        node: String,
+        /// Where to; without it, `rma-NODE.tar.zst` in the current folder.
+        #[arg(long, value_name = "FILE")]
+        out: Option<std::path::PathBuf>,
+    },
     #[command(flatten)]
     Act(Act),
     /// Take a machine that runs already into service as it is: no reboot, no change but what the plan names.
@@ -75,8 +86,10 @@ pub(crate) enum Act {
     Retry(ActArgs),
     /// Take a node out of use until a person decides.
     Quarantine(ActArgs),
-    /// Take a node back into use.
+    /// Take a node back into use: of quarantine through its gates; out of service through its pool's ladder.
     Recover(ActArgs),
+    /// Run the pool's sweep on nodes in service, beside their jobs.
+    Sweep(ActArgs),
     /// Erase every disk of a quarantined node.
     Wipe(LastingArgs),
     /// Take a node out of its scheduler, jobs first.
@@ -168,6 +181,9 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
         NodeVerb::Gates { node } => gate_runs::list(session, &node).await,
         NodeVerb::Events { node, reading } => events::show(session, Some(&node), &reading).await,
         NodeVerb::Console { node, follow } => consoles::show(session, &node, follow).await,
+        NodeVerb::Recoveries { node } => recoveries::list(session, &node).await,
+        NodeVerb::Rma { node, out } => recoveries::save(session, &node, out).await,
+        NodeVerb::StopRecovery { node } => recoveries::stop(session, &node).await,
         NodeVerb::Act(act) => run_action(session, act).await,
     }
 }
@@ -189,6 +205,7 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::Retry(args) => ("retry", args),
         Act::Quarantine(args) => ("quarantine", args),
         Act::Recover(args) => ("recover", args),
+        Act::Sweep(args) => ("sweep", args),
         Act::Drain(args) => ("drain", args),
         Act::Undrain(args) => ("undrain", args),
         Act::Resume(args) => ("resume", args),

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
+use crate::recovery::{Cause, Ended, Tried};
 
 /// The lifecycle's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,19 @@ pub struct Move {
     pub failed_phase: Option<State>,
     pub reason: Option<String>,
     pub effects: Vec<Effect>,
+    /// What the move does to a recovery.
+    pub ladder: Option<Ladder>,
+}
+
+/// What a move does to the recovery of its node. One that rests where no recovery led ends it anyhow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ladder {
+    /// One begins.
+    Begin(Cause),
+    /// Rungs were tried: so many are behind it now, and how those of this stay went.
+    Climb { tried: usize, went: Vec<Tried> },
+    /// It is over, after these.
+    End { how: Ended, went: Vec<Tried> },
 }
 
 /// Facts about a node that change with a move.
@@ -71,7 +85,7 @@ pub enum Effect {
 impl Move {
     /// A plain move.
     pub fn to(to: State) -> Self {
-        Self { to, purpose: None, failed_phase: None, reason: None, effects: Vec::new() }
+        Self { to, purpose: None, failed_phase: None, reason: None, effects: Vec::new(), ladder: None }
     }
 
     /// On the way out of a claim that is given up: the release is taken up here, and asks for nothing any more.
@@ -88,6 +102,12 @@ impl Move {
     /// With the reason a person reads.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
+        self
+    }
+
+    /// With what it does to the node's recovery.
+    pub fn on(mut self, ladder: Ladder) -> Self {
+        self.ladder = Some(ladder);
         self
     }
 

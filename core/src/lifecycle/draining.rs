@@ -33,6 +33,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
             // Undone when the scheduler had let it go already: back through the gates.
             Purpose::Release if undone => left(State::Validating).because("the release was undone"),
             Purpose::Release => Move::released(State::Wiping).with(Effect::LeaveCluster),
+            Purpose::Repair if node.recovery.is_some() && node.wish != Some(Wish::Quarantine) => left(State::Repairing),
             Purpose::Repair => left(State::Quarantined),
             Purpose::Upgrade if node.holds_its_system() => left(State::Installing).with(Effect::ForgetLive),
             Purpose::Reinstall if node.claim == Some(ClaimState::Bound) => {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Move, on_the_spot, rest};
+use super::faults;
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
@@ -20,8 +21,10 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::Reinstall) => {
             Move { purpose: Some(Purpose::Reinstall), ..Move::to(State::Draining).as_wished(node) }
         }
+        Some(Wish::Recover) => faults::asked(node),
         Some(Wish::Inspect) => return inspect(node, now),
         Some(Wish::CheckDrift) => return compare(node, now),
+        Some(Wish::Sweep) => return faults::sweep(node, now),
         _ => return rest("nothing: it serves", "nobody", "none"),
     };
     match node.active() {

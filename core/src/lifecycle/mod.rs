@@ -10,6 +10,7 @@ pub mod decision; // What is to be done next, and the shared way of working thro
 mod discovered; // An unknown or declared machine, not accepted yet
 mod draining; // Out of the scheduler, jobs first
 mod failed; // A phase ran out of retries
+mod faults; // A node that fails: a ladder, or quarantine
 mod imaging; // The image goes onto the disk
 mod in_service; // Admitted
 mod inspecting; // What is this machine, and does it fit its profile?

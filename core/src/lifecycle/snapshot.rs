@@ -8,6 +8,7 @@ use crate::claims::ClaimState;
 use crate::facts::Facts;
 use crate::gates::{GateResult, Suite};
 use crate::profiles::HardwareProfile;
+use crate::recovery::{Hold, Recovery, RecoveryPolicy};
 use crate::stacks::ConvergeReport;
 use crate::wire::node::Failure;
 
@@ -56,6 +57,15 @@ pub struct Snapshot {
     /// Of this stay's gate steps.
     pub gates: Vec<GateResult>,
     pub gates_after_reboot: Vec<GateResult>,
+    /// Of the pool, for nodes in service, and what it found in this stay.
+    pub sweep: Option<Suite>,
+    pub swept: Vec<GateResult>,
+    /// What is tried on it, while something is.
+    pub recovery: Option<Recovery>,
+    /// What its pool asks to be tried.
+    pub policy: Option<RecoveryPolicy>,
+    /// Why nothing more may be tried now. Looked for only when it decides.
+    pub hold: Option<Hold>,
 }
 
 /// The rack's power budget as this node meets it. Watts.

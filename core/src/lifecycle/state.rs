@@ -101,6 +101,8 @@ words! {
         Converge = "converge",
         /// Write its image anew, jobs first.
         Reinstall = "reinstall",
+        /// Run the pool's sweep beside its jobs.
+        Sweep = "sweep",
     }
 }
 

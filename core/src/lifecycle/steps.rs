@@ -38,6 +38,8 @@ words! {
         PowerOn = "power_on",
         /// Through its firmware, because somebody asked for it.
         PowerCycle = "power_cycle",
+        /// The pool's sweep, beside its jobs.
+        Sweep = "sweep",
     }
 }
 
@@ -52,7 +54,7 @@ impl Step {
             | Self::Remove
             | Self::Adopt
             | Self::Drift => 10 * 60,
-            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => 30 * 60,
+            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit | Self::Sweep => 30 * 60,
             Self::WriteImage | Self::Converge | Self::Recheck => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
             Self::Wipe => 24 * 60 * 60,
@@ -63,7 +65,7 @@ impl Step {
     /// Rounds before the phase has failed.
     pub fn max_rounds(self) -> i32 {
         match self {
-            Self::Wipe | Self::Gates | Self::GatesAfterReboot => 2,
+            Self::Wipe | Self::Gates | Self::GatesAfterReboot | Self::Sweep => 2,
             _ => 3,
         }
     }
@@ -90,9 +92,13 @@ impl Step {
             Self::PowerOff | Self::PowerOn | Self::PowerCycle => "the BMC's power state",
             Self::BootDisk | Self::Reboot | Self::RebootTest => "the node's boot id",
             Self::Inventory | Self::Adopt | Self::Drift => "another look at the node",
-            Self::WriteImage | Self::Converge | Self::Recheck | Self::Gates | Self::GatesAfterReboot | Self::Wipe => {
-                "the job's spool on the node"
-            }
+            Self::WriteImage
+            | Self::Converge
+            | Self::Recheck
+            | Self::Gates
+            | Self::GatesAfterReboot
+            | Self::Sweep
+            | Self::Wipe => "the job's spool on the node",
             Self::Admit | Self::Drain | Self::Remove => "the scheduler's own view of the node",
         }
     }
@@ -119,6 +125,7 @@ impl Step {
             Self::Drift => "look at the drift",
             Self::PowerOn => "power on",
             Self::PowerCycle => "cycle the power",
+            Self::Sweep => "run the sweep",
         }
     }
 }

@@ -2,16 +2,37 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Move, follow, interrupted};
+use super::decision::{Decision, Effect, Move, follow, interrupted};
+use super::faults::{broken, fault, summary, unanswered};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
 use crate::gates::{GateResult, Judged, SuiteVerdict, Verdict, judge};
+use crate::recovery::Cause;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
+    match measured(node, now) {
+        Decision::Advance(failed) if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) => {
+            // A machine that cannot be measured, or does not come back, is a fault as well; a tool without an answer is one only where another was.
+            let steps = [Step::Gates, Step::RebootTest, Step::GatesAfterReboot];
+            let broken = steps.into_iter().find_map(|step| broken(node, step));
+            let unclear = || {
+                let what = failed.reason.clone().unwrap_or_default();
+                node.recovery.as_ref().map(|recovery| Cause { what, ..recovery.cause.clone() })
+            };
+            match broken.or_else(unclear) {
+                Some(cause) => fault(node, now, cause, failed),
+                None => Decision::Advance(failed),
+            }
+        }
+        other => other,
+    }
+}
+
+fn measured(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.suite else {
         return fail("the pool names no suite, and a node is never admitted without one");
     };
@@ -47,28 +68,16 @@ fn judged(
     match verdict {
         SuiteVerdict::Pass => passed(),
         SuiteVerdict::Fail => {
-            Decision::Advance(
-                Move::to(State::Quarantined).because(summary(results, now, |result| result.verdict == Verdict::Fail)),
-            )
+            let what = summary(results, now, |result| result.verdict == Verdict::Fail);
+            let quarantined = Move::to(State::Quarantined).because(what.clone());
+            fault(node, now, Cause::gates(results, now, what), quarantined)
         }
         // A tool that crashed says nothing about the hardware: ask once more, then a person must look.
         SuiteVerdict::Unknown if round < step.max_rounds() && !node.stop => Decision::Retry(step, now),
-        SuiteVerdict::Unknown => fail(&summary(results, now, |result| match result.verdict {
-            Verdict::Error => true,
-            Verdict::Skipped => result.required,
-            Verdict::Pass | Verdict::Fail => false,
-        })),
+        SuiteVerdict::Unknown => fail(&unanswered(results, now)),
     }
 }
 
 fn fail(reason: &str) -> Decision {
     Decision::Advance(Move { failed_phase: Some(State::Validating), ..Move::to(State::Failed) }.because(reason))
-}
-
-/// What is in the way, as people read it; neither shadows nor what is waived.
-fn summary(results: &[GateResult], now: Timestamp, counts: impl Fn(&GateResult) -> bool) -> String {
-    let waived = |result: &GateResult| result.waived.as_ref().is_some_and(|waived| waived.until > now);
-    let counted = results.iter().filter(|result| !result.shadow && !waived(result) && counts(result));
-    let told: Vec<String> = counted.map(|result| format!("gate {}: {}", result.gate, result.reason)).collect();
-    if told.is_empty() { "a required gate gave no result".into() } else { told.join("; ") }
 }

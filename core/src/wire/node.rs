@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::gates::xid::XidOverrides;
 use crate::gates::{GateResult, Suite};
 use crate::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
 use crate::profiles::HardwareProfile;
@@ -133,6 +134,12 @@ pub struct GatePlan {
     /// Ids of gates whose verdict is waived: they keep no later stage from being run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waived: Vec<String>,
+    /// The suite by which `muster-node health` tells from now on whether the node is fit for a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Suite>,
+    /// The site's own rows of the tables of Xids and SXids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xid: Option<XidOverrides>,
 }
 
 /// Disks to wipe, by serial, each by the strongest method it supports.

@@ -118,7 +118,8 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     }
     let suite = read(SUITES, &suite.ok_or_else(|| usage("--suite is missing"))?)?;
     let profile = read(PROFILES, &profile.ok_or_else(|| usage("--profile is missing"))?)?;
-    let plan = GatePlan { suite, profile, only, stack: None, variables, in_use, waived: Vec::new() };
+    let plan =
+        GatePlan { suite, profile, only, stack: None, variables, in_use, waived: Vec::new(), health: None, xid: None };
     Ok(Wanted::Run { plan: Box::new(plan), as_json })
 }
 

@@ -211,7 +211,8 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
     };
     let answer = std::str::from_utf8(&answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
     let messages = String::from_utf8_lossy(&finished.stderr);
-    let reading = parsers::parse(&gate.parser, &Answer { exit, text: answer, messages: &messages, serial });
+    let answer = Answer { exit, text: answer, messages: &messages, serial };
+    let reading = parsers::parse_by(&gate.parser, &answer, bench.plan.xid.as_ref());
     let reading = reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))?;
     Ok(named(reading, serial))
 }

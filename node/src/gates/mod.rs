@@ -45,7 +45,7 @@ pub fn run(plan: &GatePlan, cx: &JobContext) -> Result<(Vec<GateResult>, Digest)
 }
 
 /// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.
-fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
+pub(crate) fn run_on(bench: &Bench<'_>) -> Result<Vec<GateResult>, Failure> {
     let Bench { plan, cx, .. } = bench;
     let gates = chosen(plan)?;
     let mut blocked: Option<(Stage, String)> = None;

@@ -11,7 +11,7 @@ use muster_core::wire::node::{Failure, Line, Plan, Work, WorkResult};
 use super::spool::{PLAN_MAX, Spool};
 use super::{JobContext, lock};
 use crate::failure::{fatal, retryable};
-use crate::{converge, disk, files, gates};
+use crate::{converge, disk, files, gates, health};
 
 /// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it.
 const GRACE: Duration = Duration::from_secs(60);
@@ -48,6 +48,10 @@ fn work(plan: &Plan, cx: &mut JobContext) -> Result<WorkResult, Failure> {
         Work::Wipe(wipe) => disk::wipe(plan, wipe, cx).map(|disks| WorkResult::Wiped { disks }),
         Work::Converge(converge) => converge::run(converge, cx).map(WorkResult::Converged),
         Work::Gate(gate) => {
+            // A verdict on this node's gates is worth more than what it is asked by later.
+            if let Err(failure) = health::keep(gate) {
+                cx.log(&format!("what `muster-node health` asks by is not kept: {}", failure.message));
+            }
             gates::run(gate, cx).map(|(results, fingerprint)| WorkResult::Gated { results, fingerprint })
         }
     }

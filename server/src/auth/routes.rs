@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 76] = [
+const ROUTES: [(char, &str, &str, Where); 80] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -27,6 +27,8 @@ const ROUTES: [(char, &str, &str, Where); 76] = [
     ('W', "/v1/blobs/sha256/{hex}", "blob.write", Everywhere),
     ('R', "/v1/blobs/sha256/{hex}", "fleet.read", Somewhere),
     ('R', "/v1/break-glass", "fleet.read", Somewhere),
+    ('R', "/v1/breakers", "fleet.read", Everywhere),
+    ('W', "/v1/breakers/{breaker}/reset", "breaker.reset", Everywhere),
     ('R', "/v1/caution", "fleet.read", Somewhere),
     ('W', "/v1/caution/confirm", "caution.confirm", Everywhere),
     ('R', "/v1/claims", "fleet.read", Somewhere),
@@ -52,6 +54,8 @@ const ROUTES: [(char, &str, &str, Where); 76] = [
     ('R', "/v1/nodes/{node}/events", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/facts", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/gate-runs", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/recoveries", "fleet.read", NODE),
+    ('R', "/v1/nodes/{node}/rma", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/timeline", "fleet.read", NODE),
     ('R', "/v1/nodes/{node}/why", "fleet.read", NODE),
     ('R', "/v1/operations", "fleet.read", Somewhere),

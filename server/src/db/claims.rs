@@ -185,3 +185,18 @@ pub async fn end_undo(conn: &mut PgConnection, id: ClaimId) -> Result<(), Error>
         .await?;
     Ok(())
 }
+
+/// Ends the claim that was being given up.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",
+        claim as ClaimId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -9,9 +9,12 @@ use muster_core::lifecycle::decision::{Effect, Move, Wait};
 use muster_core::lifecycle::snapshot::PowerShare;
 use muster_core::lifecycle::state::{Purpose, State, Wish};
 use muster_core::profiles::HardwareProfile;
+use muster_core::recovery::{Recovery, RecoveryPolicy};
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
+use super::recoveries::OpenRecovery;
 use crate::error::Error;
 
 /// A node as the engine loads it, locked for the rest of the transaction.
@@ -50,6 +53,11 @@ pub struct EngineNode {
     pub claim: Option<(ClaimId, ClaimState)>,
     pub undo_until: Option<Timestamp>,
     pub suite: Option<Suite>,
+    /// Where it was asked to sweep.
+    pub sweep: Option<Suite>,
+    pub policy: Option<RecoveryPolicy>,
+    /// What is tried on it, while something is.
+    pub recovery: Option<(Uuid, Recovery)>,
 }
 
 struct Row {
@@ -84,6 +92,9 @@ struct Row {
     claim_state: Option<String>,
     undo_until: Option<jiff_sqlx::Timestamp>,
     suite: Option<Json<Suite>>,
+    sweep: Option<Json<Suite>>,
+    policy: Option<Json<Option<RecoveryPolicy>>>,
+    recovery: Option<Json<OpenRecovery>>,
 }
 
 /// Locks one due node, skipping those another replica works on, until the transaction ends.
@@ -115,13 +126,17 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   n.power_seen IS NOT DISTINCT FROM 'off' AS "off!", n.power_person,
                   n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
                   profile.spec AS "profile?: Json<HardwareProfile>",
-                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", c.undo_until, suite.spec AS "suite?: Json<Suite>"
+                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", c.undo_until, suite.spec AS "suite?: Json<Suite>",
+                  sweep.spec AS "sweep?: Json<Suite>", pool.spec #> '{health,recovery}' AS "policy?: Json<Option<RecoveryPolicy>>",
+                  CASE WHEN r.id IS NOT NULL THEN to_jsonb(r) END AS "recovery?: Json<OpenRecovery>"
            FROM nodes n
            LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            LEFT JOIN objects pool ON pool.id = c.pool_id
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
+           LEFT JOIN objects sweep ON n.wish = 'sweep' AND sweep.kind = 'suite' AND sweep.name = pool.spec #>> '{health,sweep}'
+           LEFT JOIN recoveries r ON r.node_id = n.id AND r.ended_at IS NULL
            WHERE n.id = $1"#,
         node as NodeId,
     )
@@ -202,6 +217,9 @@ impl TryFrom<Row> for EngineNode {
             rack: row.rack,
             profile: row.profile.map(|json| json.0),
             suite: row.suite.map(|json| json.0),
+            sweep: row.sweep.map(|json| json.0),
+            policy: row.policy.and_then(|json| json.0),
+            recovery: row.recovery.map(|json| json.0.opened()).transpose().map_err(word)?,
         })
     }
 }
@@ -467,20 +485,5 @@ pub async fn set_deadline(conn: &mut PgConnection, node: NodeId, at: Timestamp) 
     sqlx::query!("UPDATE nodes SET deadline_at = $2 WHERE id = $1", node as NodeId, at.to_sqlx() as _)
         .execute(conn)
         .await?;
-    Ok(())
-}
-
-/// Ends the claim that was being given up.
-///
-/// # Errors
-/// When the database fails.
-pub async fn end_claim(conn: &mut PgConnection, claim: ClaimId, now: Timestamp) -> Result<(), Error> {
-    sqlx::query!(
-        "UPDATE claims SET state = 'released', released_at = $2, updated_at = $2 WHERE id = $1 AND state = 'releasing'",
-        claim as ClaimId,
-        now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
     Ok(())
 }

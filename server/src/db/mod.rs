@@ -7,6 +7,7 @@ pub mod agents; // Agents, and what their boot services need
 pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
 pub mod break_glass; // When the local administrator may sign in
+pub mod breakers; // Kinds of failure that nothing is done about any more
 pub mod cabling; // Declared cables, and what was heard of switches
 pub mod cautions; // When the database is older than what others remember
 pub mod claims; // One node bound to one pool
@@ -30,9 +31,11 @@ pub mod pages; // What only the console reads
 pub mod permits; // The right to act
 pub mod plans; // Whom a change reaches
 pub mod primary; // The server that takes writes
+pub mod recoveries; // What was tried on nodes that fail
 pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
+pub mod sweeps; // Which nodes are swept next
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions
 pub mod waivers; // Gates that count as passed all the same

@@ -287,19 +287,23 @@ pub async fn list_specs<T: DeserializeOwned>(
     rows.into_iter().map(|row| Ok((row.id, read(row.spec.0)?))).collect()
 }
 
-/// The suite that gates ran by: the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
+/// The suite that gates ran by: the pool's sweep for a sweep, the one that was asked for, or that of the pool a node is claimed for. `None` where it is gone.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn suite_of(
     conn: &mut PgConnection,
     node: NodeId,
+    step: &str,
     operation: Option<OperationId>,
 ) -> Result<(Option<Suite>, Option<HardwareProfile>), Error> {
     let found = find_node(conn, node).await?;
-    let suite = match find_asked_suite(conn, operation).await? {
-        Some(asked) => asked.ok(),
-        None => found.suite,
+    let suite = match step {
+        "sweep" => super::sweeps::find_suite(conn, node, "sweep").await?,
+        _ => match find_asked_suite(conn, operation).await? {
+            Some(asked) => asked.ok(),
+            None => found.suite,
+        },
     };
     Ok((suite, found.profile))
 }

@@ -6,6 +6,7 @@ mod moves; // From one state to the next
 pub mod orders; // Builds what an agent is told, when it leases a job
 pub mod outcomes; // Applies what an agent reports
 pub mod permits; // Decides whether a permit may be redeemed
+mod recoveries; // What is tried on nodes that fail
 mod turn; // One node's turn, in one transaction
 mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits

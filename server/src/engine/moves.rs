@@ -7,6 +7,7 @@ use muster_core::lifecycle::table;
 use serde_json::json;
 use sqlx::PgConnection;
 
+use super::recoveries;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
@@ -23,6 +24,7 @@ pub(super) async fn advance(
         return Err(Error::internal(anyhow::anyhow!("{} may not move from {} to {}", node.name, node.state, to.to)));
     }
     db::lifecycle::advance(conn, node, to, now).await?;
+    recoveries::follow(conn, node, to, now).await?;
     if let Some(wish) =
         node.wish.filter(|wish| !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish))
     {
@@ -32,7 +34,7 @@ pub(super) async fn advance(
     if to.effects.contains(&Effect::EndClaim)
         && let Some((claim, _)) = node.claim
     {
-        db::lifecycle::end_claim(conn, claim, now).await?;
+        db::claims::end(conn, claim, now).await?;
     }
     if to.effects.contains(&Effect::Adopted) {
         adopted(conn, node, now).await?;

@@ -100,7 +100,7 @@ async fn settled(
             }
         }
         (Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } }, _) => {
-            if db::specs::suite_of(conn, job.node, job.operation).await?.0.is_none() {
+            if db::specs::suite_of(conn, job.node, &job.step, job.operation).await?.0.is_none() {
                 let gone = "the suite was removed while its gates ran: nothing says what they are held against";
                 return Ok(failed("suite_gone", gone.to_owned(), false));
             }
@@ -149,7 +149,7 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::ImageWritten(_) => step == Step::WriteImage,
         JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
         JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck | Step::Drift),
-        JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot),
+        JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot | Step::Sweep),
         JobResult::Admitted { .. } => step == Step::Admit,
         JobResult::Drained => step == Step::Drain,
         JobResult::Removed => step == Step::Remove,
@@ -189,7 +189,7 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::specs::forget_boot(conn, job.node).await
         }
         JobResult::Gated { results, fingerprint } => {
-            let (suite, profile) = db::specs::suite_of(conn, job.node, job.operation).await?;
+            let (suite, profile) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?;
             let suite =
                 suite.ok_or_else(|| Error::internal(anyhow::anyhow!("gates of {} ran without a suite", job.node)))?;
             let wanted = wanted(&suite, &job.step);

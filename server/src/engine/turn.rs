@@ -11,7 +11,7 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 
-use super::{LOOK_AGAIN, moves, work};
+use super::{LOOK_AGAIN, moves, recoveries, work};
 use crate::app::App;
 use crate::db;
 use crate::db::jobs::StayStep;
@@ -144,6 +144,10 @@ async fn settle(
         snapshot.power = db::lifecycle::power_share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
+    snapshot.hold = recoveries::hold(conn, node, &decision, now).await?;
+    if snapshot.hold.is_some() {
+        decision = decide(&snapshot, now);
+    }
     let next = match &decision {
         Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
         // Queued, and no agent is given it.
@@ -215,6 +219,12 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         suite: node.suite.clone(),
         gates: gates(Step::Gates),
         gates_after_reboot: gates(Step::GatesAfterReboot),
+        sweep: node.sweep.clone(),
+        swept: gates(Step::Sweep),
+        recovery: node.recovery.as_ref().map(|(_, recovery)| recovery.clone()),
+        policy: node.policy.clone(),
+        // Asked for only when it decides.
+        hold: None,
     })
 }
 

@@ -141,7 +141,8 @@ pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
         | Step::Drain
         | Step::Remove
         | Step::Adopt
-        | Step::Drift => None,
+        | Step::Drift
+        | Step::Sweep => None,
     }
 }
 

@@ -7,6 +7,7 @@ use muster_api::alerts::{Alert, AlertGroup, AlertHeard, AlertOutcome, AlertStatu
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::Wish;
+use muster_core::recovery::{WINDOW_S, most};
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
@@ -27,11 +28,8 @@ use crate::error::Error;
 
 /// Alerts in one request.
 const MOST: usize = 1000;
-/// How long the circuit breaker remembers.
-const WINDOW: SignedDuration = SignedDuration::from_hours(1);
-/// Nodes that one alert may take out within the window: one of twenty in service, but two of a small fleet.
-const SHARE: i64 = 20;
-const FEW: i64 = 2;
+/// How long the circuit breaker remembers: then it closes by itself.
+const WINDOW: SignedDuration = SignedDuration::from_secs(WINDOW_S);
 /// The label of a rule that asks for more than a line on the timeline, and its value.
 const ASKS: (&str, &str) = ("muster", "quarantine");
 /// Kept of what a rule says, in characters.
@@ -216,12 +214,17 @@ async fn take_out(
     (node, kept): (&LockedNode, &NewAlert<'_>),
     said: &str,
 ) -> Result<Became, Error> {
-    let (taken, serving) = db::alerts::taken_out(conn, kept.name, app.clock.now() - WINDOW).await?;
-    if taken >= FEW.max(serving / SHARE) {
+    let now = app.clock.now();
+    let signature = format!("alert:{}", kept.name);
+    // What a person has looked at is forgotten.
+    let since = db::breakers::find_reset(conn, &signature).await?.map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
+    let (taken, serving) = db::alerts::taken_out(conn, kept.name, since).await?;
+    if taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX))) {
         let why = format!(
             "{} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node",
             kept.name
         );
+        db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
         return Ok(Became::because(AlertOutcome::HeldBack, why));
     }
     let reason = format!("alert {said}");

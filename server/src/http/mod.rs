@@ -9,6 +9,7 @@ pub mod approvals; // A second person
 pub mod audit; // The seal over the history
 pub mod blobs; // Content-addressed files
 pub mod break_glass; // Whether the local administrator may sign in
+pub mod breakers; // What nothing is done about by itself any more
 pub mod cabling; // Declared cables against what was heard of switches
 pub mod caution; // The database is older than what others remember
 pub mod claims; // Binding nodes to pools
@@ -105,6 +106,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(audit::router())
         .merge(break_glass::router())
         .merge(cabling::router())
+        .merge(breakers::router())
         .merge(caution::router())
         .merge(plan::router())
         .merge(tokens::router())

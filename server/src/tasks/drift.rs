@@ -23,7 +23,7 @@ const ROUND: i64 = 200;
 /// Looks begun in a round, so that a fleet that was installed in one hour is not looked at in one minute.
 const BEGUN: usize = 100;
 /// Before every node.
-const FIRST: NodeId = NodeId(Uuid::nil());
+pub(super) const FIRST: NodeId = NodeId(Uuid::nil());
 const REASON: &str = "the daily look";
 
 pub(super) async fn run(app: App, cancel: CancellationToken) {
@@ -54,7 +54,7 @@ pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
         if begun == BEGUN {
             return Ok(node.id);
         }
-        if node.due && ask(app, &node.name).await? {
+        if node.due && ask(app, &node.name, Wish::CheckDrift, REASON).await? {
             begun += 1;
         }
     }
@@ -65,8 +65,11 @@ pub async fn round(app: &App, after: NodeId) -> Result<NodeId, Error> {
     Ok(candidates.last().filter(|_| full).map_or(FIRST, |last| last.id))
 }
 
-/// Writes the wish down as for a person, unless one of theirs came first.
-async fn ask(app: &App, name: &str) -> Result<bool, Error> {
+/// Writes a wish for a node in service down as for a person, unless one of theirs came first.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else { return Ok(false) };
@@ -76,19 +79,19 @@ async fn ask(app: &App, name: &str) -> Result<bool, Error> {
     let id = OperationId::new();
     let operation = NewOperation {
         id,
-        kind: Wish::CheckDrift.as_str(),
+        kind: wish.as_str(),
         node: Some(node.id),
         claim: None,
         actor: "muster".into(),
         request_id: None,
-        message: REASON.into(),
+        message: reason.into(),
         now,
     };
     db::operations::insert(&mut tx, &operation).await?;
-    db::nodes::set_wish(&mut tx, node.id, Wish::CheckDrift, Some(REASON), id, now).await?;
-    let summary = format!("{name} was asked to {}: {REASON}", Wish::CheckDrift);
+    db::nodes::set_wish(&mut tx, node.id, wish, Some(reason), id, now).await?;
+    let summary = format!("{name} was asked to {wish}: {reason}");
     let event = NewEvent::node(now, "muster", "node.asked", node.id, summary).under(Some(id));
-    db::events::insert(&mut tx, event.with(json!({ "wish": Wish::CheckDrift.as_str(), "reason": REASON }))).await?;
+    db::events::insert(&mut tx, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
     tx.commit().await?;
     Ok(true)
 }

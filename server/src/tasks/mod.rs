@@ -7,6 +7,7 @@ pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
 pub mod marks; // Remembers outside the database what was in it
 pub mod seals; // Seals the history, and writes down the seals outside the database
+pub mod sweeps; // Runs the sweeps of nodes in service
 pub mod webhooks; // Tells others what happened
 
 use tokio::task::JoinSet;
@@ -23,6 +24,7 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(leases::run(app.clone(), cancel.clone()));
     tasks.spawn(idempotency::run(app.clone(), cancel.clone()));
     tasks.spawn(seals::run(app.clone(), cancel.clone()));
+    tasks.spawn(sweeps::run(app.clone(), cancel.clone()));
     tasks.spawn(webhooks::run(app.clone(), cancel.clone()));
     tasks.spawn(marks::run(app, cancel));
     while let Some(ended) = tasks.join_next().await {

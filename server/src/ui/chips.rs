@@ -52,13 +52,16 @@ pub(super) fn state(text: &str) -> Chip {
 /// How an operation, a job or a gate stands.
 pub(super) fn outcome(text: &str) -> Chip {
     let (word, tone, shape) = match text {
-        "succeeded" | "pass" | "bound" | "connected" | "active" | "delivered" => (text, "ok", DISC),
-        "failed" | "fail" => (text, "bad", CROSS),
+        "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active" | "delivered" => {
+            (text, "ok", DISC)
+        }
+        "failed" | "fail" | "spent" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
         "running" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
         "waived" | "asked" => (text, "warn", SQUARE),
         "error" | "unknown" | "late" | "failing" => (text, "warn", DIAMOND),
+        "held_back" => ("held back", "bad", OCTAGON),
         "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),
     };

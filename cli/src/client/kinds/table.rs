@@ -249,6 +249,23 @@ pub(super) const NOUNS: &[Noun] = &[
         ],
     },
     Noun {
+        kind: "breaker",
+        collection: "breakers",
+        about: "The fleet's circuit breaker: failures that too many nodes have at once",
+        can: &[Can::List],
+        parameters: &[],
+        columns: &[
+            ID.narrow(),
+            Column::new("SIGNATURE", "/signature", Form::Text),
+            Column::new("STATE", "/state", Form::State),
+            Column::new("AGE", "/opened_at", Form::Age),
+            Column::new("BECAUSE", "/because", Form::Text),
+            Column::wide("CLOSES", "/closes_at", Form::Time),
+            Column::wide("CLOSED", "/closed_at", Form::Time),
+            Column::wide("BY", "/closed_by", Form::Text),
+        ],
+    },
+    Noun {
         kind: "waiver",
         collection: "waivers",
         about: "Waivers: gates that count as passed all the same, by two people and for a time",

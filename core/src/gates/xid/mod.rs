@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// From the mildest to the hardest. From [`Action::ResetGpu`] on, the node must not take work until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = XidAction))]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Ignore,
@@ -59,16 +60,18 @@ impl Action {
 }
 
 /// One code's row.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = XidRow))]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     pub code: u32,
     pub name: String,
     /// Empty where the name says it all.
+    #[serde(default)]
     pub meaning: String,
     pub action: Action,
     /// Only what the line itself calls fatal is.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stated: bool,
     /// Where the action comes from; the table's head names them.
     pub source: String,
@@ -77,7 +80,7 @@ pub struct Row {
 /// A table of codes.
 #[derive(Clone, Debug)]
 pub struct XidPolicy {
-    /// The shipped table's, or that of the overrides.
+    /// The shipped table's.
     pub version: String,
     rows: BTreeMap<u32, Row>,
 }
@@ -119,15 +122,11 @@ impl XidPolicy {
         Ok(Self { version: table.version, rows })
     }
 
-    /// This table with another one's rows in place of its own, under the other's version.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
-    pub fn overridden(&self, text: &str) -> Result<Self, String> {
-        let other = Self::parse(text)?;
-        let mut rows = self.rows.clone();
-        rows.extend(other.rows);
-        Ok(Self { version: other.version, rows })
+    /// This table with other rows in place of its own.
+    pub fn with(&self, rows: &[Row]) -> Self {
+        let mut all = self.rows.clone();
+        all.extend(rows.iter().map(|row| (row.code, row.clone())));
+        Self { version: self.version.clone(), rows: all }
     }
 
     /// A code's row.
@@ -144,6 +143,45 @@ impl XidPolicy {
             Some(true) => Some(row.map_or(Action::RebootNode, |row| row.action).max(Action::ResetGpu)),
             None => row.map(|row| if row.stated { Action::Ignore } else { row.action }),
         }
+    }
+}
+
+/// Rows of a site's own, in place of those that are shipped: what its maker, its drivers or its people know better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct XidOverrides {
+    /// Told with what was measured by it.
+    pub version: String,
+    #[serde(default)]
+    pub xid: Vec<Row>,
+    #[serde(default)]
+    pub sxid: Vec<Row>,
+}
+
+impl XidOverrides {
+    /// What is wrong with them: the member, and why.
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
+        const ROWS: usize = 1000;
+        const TEXT: usize = 300;
+        let mut faults = Vec::new();
+        if self.version.trim().is_empty() || self.version.len() > 100 {
+            faults.push(("version", "1 to 100 characters.".to_owned()));
+        }
+        for (member, rows) in [("xid", &self.xid), ("sxid", &self.sxid)] {
+            let codes: BTreeMap<u32, ()> = rows.iter().map(|row| (row.code, ())).collect();
+            if codes.len() < rows.len() || rows.len() > ROWS {
+                faults.push((member, format!("Each code once, and at most {ROWS} of them.")));
+            }
+            let long = |row: &Row| [&row.name, &row.meaning, &row.source].iter().any(|text| text.len() > TEXT);
+            if rows.iter().any(|row| row.name.is_empty() || row.source.trim().is_empty() || long(row)) {
+                faults.push((
+                    member,
+                    format!("Each with a name and with where it comes from, in at most {TEXT} characters."),
+                ));
+            }
+        }
+        faults
     }
 }
 
@@ -189,17 +227,31 @@ mod tests {
     }
 
     #[test]
-    fn overrides_replace_rows_and_carry_their_version() {
-        let text = r#"
-            version = "site-7"
-            xid = [{ code = 64, name = "X", meaning = "", action = "inspect", source = "our maker" }]
-        "#;
-        let policy = XidPolicy::xid().overridden(text).expect("a table");
-        assert_eq!((policy.version.as_str(), policy.action(64, None)), ("site-7", Some(Action::Inspect)));
-        assert_eq!(policy.action(79, None), Some(Action::RebootNode), "the rest stays");
-        let twice =
-            text.replace("}]", "}, { code = 64, name = \"Y\", meaning = \"\", action = \"ignore\", source = \"\" }]");
-        assert!(XidPolicy::parse(&twice).is_err());
-        assert!(XidPolicy::parse(&text.replace("inspect", "hope")).is_err());
+    fn a_sites_rows_replace_their_own_and_no_others() {
+        let row = |code, action| Row {
+            code,
+            name: "X".into(),
+            meaning: String::new(),
+            action,
+            stated: false,
+            source: "our maker".into(),
+        };
+        let ours = XidOverrides { version: "site-7".into(), xid: vec![row(64, Action::Inspect)], sxid: vec![] };
+        assert!(ours.faults().is_empty());
+        let policy = XidPolicy::xid().with(&ours.xid);
+        assert_eq!(
+            (policy.action(64, None), policy.action(79, None)),
+            (Some(Action::Inspect), Some(Action::RebootNode))
+        );
+        let twice = XidOverrides { xid: vec![row(64, Action::Inspect), row(64, Action::Ignore)], ..ours.clone() };
+        let nameless = XidOverrides { version: " ".into(), ..ours.clone() };
+        let baseless = XidOverrides { sxid: vec![Row { source: String::new(), ..row(1, Action::Ignore) }], ..ours };
+        for (wrong, member) in [(twice, "xid"), (nameless, "version"), (baseless, "sxid")] {
+            assert_eq!(wrong.faults()[0].0, member);
+        }
+        assert!(
+            XidPolicy::parse("version = \"1\"\nxid = [{ code = 1, name = \"X\", action = \"hope\", source = \"\" }]")
+                .is_err()
+        );
     }
 }

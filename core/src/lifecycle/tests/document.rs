@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::*;
-use crate::gates::Suite;
 
 /// How the steps of a stay go: well, or one of them badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +46,12 @@ fn situations(state: State) -> Vec<Snapshot> {
         State::Discovered | State::Retired => &[None],
         _ => &[None, Some(ClaimState::Bound), Some(ClaimState::Releasing)],
     };
+    // What is tried on a node that fails; where nothing is yet, what would be.
+    let ladders: &[Option<&[Rung]>] = match state {
+        State::Repairing => &[None, Some(&[]), Some(&[Rung::Reboot]), Some(&[Rung::Reimage])],
+        State::Draining | State::Validating => &[None, Some(&[Rung::Reboot])],
+        _ => &[None],
+    };
     let mut all = Vec::new();
     for &wish in &wishes {
         for &claim in claims {
@@ -66,7 +71,17 @@ fn situations(state: State) -> Vec<Snapshot> {
                         let disks = if flag(3) { vec![disk(Some("ROOT"))] } else { Vec::new() };
                         one.facts = Some(Facts { disks, ..Facts::default() });
                         one.suite = Some(Suite { name: "admit".into(), version: "1".into(), gates: Vec::new() });
-                        all.push(one);
+                        for rungs in ladders {
+                            let rungs = rungs.map(<[Rung]>::to_vec);
+                            let (recovery, policy) = match (rungs, state) {
+                                (None, _) => (None, None),
+                                (Some(rungs), State::Validating) => {
+                                    (None, Some(RecoveryPolicy { rungs, ..RecoveryPolicy::none() }))
+                                }
+                                (Some(rungs), _) => (Some(recovery(&rungs, 0)), None),
+                            };
+                            all.push(Snapshot { recovery, policy, ..one.clone() });
+                        }
                     }
                 }
             }
@@ -113,6 +128,10 @@ fn cause(node: &Snapshot, moved: &Move) -> String {
         {
             "stopped on request".into()
         }
+        _ if moved.to == State::Repairing => "it fails, and its pool says what is tried".into(),
+        _ if moved.to == State::Imaging && node.state == State::Repairing => "its ladder re-images it".into(),
+        _ if moved.to == State::Validating && node.recovery.is_some() => "a rung was climbed".into(),
+        _ if matches!(&moved.ladder, Some(Ladder::End { .. })) => "no rung is left".into(),
         _ if moved.to == State::Failed => "a step fails for good".into(),
         _ if node.steps.iter().any(|view| view.step == Step::Wipe && unhappy(&view.status)) => {
             "a wipe that cannot be verified".into()
@@ -176,7 +195,7 @@ fn document() -> String {
         .filter(|edge| !moves.contains_key(edge))
         .map(|(from, to)| format!("{from} → {to}"))
         .collect();
-    let _ = writeln!(text, "\nLegal, and not taken before rollouts and recovery ladders: {}.", later.join(", "));
+    let _ = writeln!(text, "\nLegal, and not taken before rollouts: {}.", later.join(", "));
     text
 }
 

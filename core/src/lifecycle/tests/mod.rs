@@ -2,6 +2,7 @@
 
 mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
+mod faults; // Nodes that fail: ladders, sweeps, holds
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,16 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::decide;
-use super::decision::{Decision, Effect, Move};
+use super::decision::{Decision, Effect, Ladder, Move};
 use super::snapshot::{PowerShare, Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use super::table;
 use crate::claims::ClaimState;
 use crate::facts::{Disk, Facts};
+use crate::gates::Suite;
 use crate::profiles::{HardwareProfile, RootDiskRule};
+use crate::recovery::{Cause, Hold, Recovery, RecoveryPolicy, Rung};
 use crate::wire::node::Failure;
 
 fn now() -> Timestamp {
@@ -75,7 +78,17 @@ fn node(state: State) -> Snapshot {
         suite: None,
         gates: vec![],
         gates_after_reboot: vec![],
+        sweep: None,
+        swept: vec![],
+        recovery: None,
+        policy: None,
+        hold: None,
     }
+}
+
+fn recovery(rungs: &[Rung], tried: usize) -> Recovery {
+    let cause = Cause { signature: "gate:x".into(), what: "gate x: 3 errors".into(), answers: true, asked: false };
+    Recovery { cause, rungs: rungs.to_vec(), tried }
 }
 
 fn step(step: Step, status: StepStatus) -> StepView {
@@ -302,6 +315,8 @@ prop_compose! {
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
         (unsanitised, stop, over, off) in any::<(bool, bool, bool, bool)>(),
         steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
+        (climbs, tried, has_policy, held) in
+            (proptest::option::of(proptest::sample::subsequence(Rung::ALL, 0..6)), 0..6_usize, any::<bool>(), any::<bool>()),
         budget in proptest::option::of(0..1000_u32),
         committed in 0..1000_u32,
         purpose in proptest::sample::select(Purpose::ALL),
@@ -318,7 +333,11 @@ prop_compose! {
         // A wipe is begun by a release, or on a node without a claim.
         let claim = if node.failed_phase == Some(State::Wiping) { claim.and(Some(ClaimState::Releasing)) } else { claim };
         node.reason = Some("because".into());
+        let climbs = climbs.filter(|_| matches!(state, State::Draining | State::Repairing | State::Imaging | State::Installing | State::Validating));
         Snapshot {
+            recovery: climbs.map(|rungs| recovery(&rungs, tried)),
+            policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
+            hold: held.then(|| Hold::Fleet("it is the fleet".into())),
             wish, claim, protected, live, installed, off, unsanitised, stop, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
@@ -346,6 +365,15 @@ proptest! {
                     prop_assert!(!node.in_cluster || moved.effects.contains(&Effect::LeaveCluster) || node.claim.is_none());
                 }
                 // Nothing is admitted but through its gates.
+                // The rungs of a ladder only go up, and none is climbed while something holds it back.
+                if let Some(Ladder::Climb { tried, went }) = &moved.ladder {
+                    let before = node.recovery.as_ref().map_or(0, |recovery| recovery.tried);
+                    prop_assert!(*tried > before && went.len() == tried - before);
+                }
+                if moved.to == State::Repairing {
+                    prop_assert!(node.state == State::Draining || node.hold.is_none());
+                }
+                prop_assert!(moved.to != State::Imaging || node.state != State::Repairing || !node.protected);
                 if moved.to == State::Admitting {
                     prop_assert_eq!(node.state, State::Validating);
                 }
@@ -380,6 +408,7 @@ fn an_allowed_wish_is_taken() {
             if matches!(wish, Wish::Converge | Wish::Reinstall) {
                 (asked.claim, asked.installed) = (Some(ClaimState::Bound), true);
             }
+            asked.sweep = Some(Suite { name: "sweep".into(), version: "1".into(), gates: vec![] });
             asked.purpose = (state == State::Draining).then_some(Purpose::Maintenance);
             let answer = decide(&asked, now());
             let taken = matches!(&answer, Decision::Advance(moved) if moved.effects.contains(&Effect::WishTaken))

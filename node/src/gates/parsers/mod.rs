@@ -22,6 +22,7 @@ mod stressapptest; // Memory under load
 
 use std::collections::BTreeMap;
 
+use muster_core::gates::xid::XidOverrides;
 use muster_core::gates::{Gate, Limit, Sample};
 
 use super::Bench;
@@ -99,8 +100,13 @@ impl Reading {
     }
 }
 
-/// Reads a tool's answer.
+/// Reads a tool's answer, by the shipped tables.
 pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String> {
+    parse_by(parser, answer, None)
+}
+
+/// Reads a tool's answer; a site's own rows of the tables of Xids come before those that are shipped.
+pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverrides>) -> Result<Reading, String> {
     let reading = match parser {
         "amd-smi" => amd::amd_smi::parse(answer),
         "dcgm-diag" => nvidia::dcgm::parse_v4(answer),
@@ -109,7 +115,7 @@ pub(super) fn parse(parser: &str, answer: &Answer<'_>) -> Result<Reading, String
         "gpu-burn" => nvidia::gpu_burn::parse(answer),
         "ibstat" => rdma::ibstat::parse(answer),
         "iperf3" => iperf3::parse(answer),
-        "kernel-log" => kernel_log::parse(answer),
+        "kernel-log" => kernel_log::parse(answer, xid),
         "lshw" => lshw::parse(answer),
         "nccl-tests" => nvidia::nccl::parse(answer),
         "nccl-tests-json" => nvidia::nccl_json::parse(answer),

@@ -32,6 +32,8 @@ pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
         variables: [].into(),
         in_use: false,
         waived: vec![],
+        health: None,
+        xid: None,
     }
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use muster_core::clusters::{ClusterSpec, SlurmCluster};
 use muster_core::facts::{Facts, Firmware};
+use muster_core::gates::xid::XidOverrides;
 use muster_core::ids::PermitId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergePlan;
@@ -110,6 +111,7 @@ async fn spec(
             let login = live(conn, s).await?.map_or_else(|| installed(s), Ok)?;
             JobSpec::Gates { login, plan: gates(conn, s).await? }
         }
+        Step::Sweep => JobSpec::Gates { login: installed(s)?, plan: sweep(conn, s).await? },
         Step::Admit => {
             let revision = db::specs::next_revision(conn).await?;
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
@@ -151,6 +153,8 @@ struct SubnetDocument {
 struct SiteDocument {
     #[serde(default)]
     live: Option<LiveDocument>,
+    #[serde(default)]
+    xid: Option<XidOverrides>,
 }
 
 #[derive(Deserialize)]
@@ -284,6 +288,7 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         None => s.node.suite.clone().context("the pool names no suite")?,
     };
     let only = wanted(&suite, &s.row.step);
+    let site: SiteDocument = serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
     let address = |address: std::net::Ipv4Addr| address.to_string();
     Ok(GatePlan {
         only,
@@ -303,7 +308,15 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         .into(),
         in_use: false,
         waived: waivers::gates(conn, s.row.node, s.now).await?,
+        health: db::sweeps::find_suite(conn, s.row.node, "smoke").await?,
+        xid: site.xid,
     })
+}
+
+/// Beside its jobs: what needs a drained node is not run.
+async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
+    let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
+    Ok(GatePlan { suite, only: Vec::new(), in_use: true, ..gates(conn, s).await? })
 }
 
 fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {

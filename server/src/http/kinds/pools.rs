@@ -14,6 +14,10 @@ impl Declared for PoolSpec {
             Reference::new("/spec/suite", "suite", &self.suite),
             Reference::new("/spec/cluster", "cluster", &self.cluster),
         ];
+        let sweep = self.health.as_ref().and_then(|health| health.sweep.as_ref());
+        references.extend(sweep.map(|name| Reference::new("/spec/health/sweep", "suite", name)));
+        let smoke = self.health.as_ref().and_then(|health| health.smoke.as_ref());
+        references.extend(smoke.map(|name| Reference::new("/spec/health/smoke", "suite", name)));
         references
             .extend(self.profile.iter().map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())));
         references
@@ -22,7 +26,17 @@ impl Declared for PoolSpec {
     fn faults(&self) -> Vec<Fault> {
         let detail = format!("At most {LONGEST_UNDO_WINDOW_S} seconds: a week.");
         let long = self.undo_window_s > LONGEST_UNDO_WINDOW_S;
-        long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect()
+        let mut faults: Vec<Fault> =
+            long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect();
+        let Some(health) = &self.health else { return faults };
+        if !(1..=720).contains(&health.sweep_every_h) {
+            faults.push(fault("/spec/health/sweep_every_h", "out_of_range", "1 to 720 hours.".to_owned()));
+        }
+        let wrong = health.recovery.iter().flat_map(|policy| policy.faults());
+        let pointed =
+            |(member, why): (&str, String)| fault(&format!("/spec/health/recovery/{member}"), "out_of_range", why);
+        faults.extend(wrong.map(pointed));
+        faults
     }
 
     /// Whoever may let a release pass may let more of them pass, or shorten the time in which they can be undone.

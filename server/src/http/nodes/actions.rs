@@ -39,7 +39,7 @@ pub struct Asked<'text> {
 }
 
 /// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift,
-/// power-on, power-off, power-cycle, run-gates, converge, reinstall. Sent with If-Match, it is asked of the node as it was read; reinstall must be.
+/// sweep, power-on, power-off, power-cycle, run-gates, converge, reinstall. Sent with If-Match, it is asked of the node as it was read; reinstall must be.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("If-Match" = Option<String>, Header),
         ("Idempotency-Key" = Option<String>, Header)),
@@ -184,7 +184,7 @@ async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&st
 fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
     let state: NodeState = node.state.parse().map_err(Error::internal)?;
     // A look at a node in service keeps nobody from taking it out.
-    let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str()];
+    let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str(), Wish::Sweep.as_str()];
     let looked_at = state == NodeState::InService && node.wish.as_deref().is_some_and(|wish| looks.contains(&wish));
     if let (Some(pending), Some(operation), false) = (&node.wish, node.operation_id, looked_at) {
         let detail = format!("{} was asked to {pending} and has not begun; try again shortly.", node.name);
@@ -215,7 +215,7 @@ fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             | Wish::Recover
             | Wish::Reinstate
             | Wish::CheckDrift
-    );
+    ) && !(wish == Wish::Recover && state == NodeState::InService);
     match node.protected && !harmless {
         true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),
         false => Ok(()),

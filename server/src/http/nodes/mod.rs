@@ -9,6 +9,8 @@ mod history;
 pub mod parts; // Components, and what replaced them
 pub mod place; // Another name, another rack
 mod read;
+pub mod recoveries; // What was tried on it
+pub mod rma; // All of it, for the maker of a part
 pub mod view;
 pub(in crate::http) mod write;
 
@@ -35,5 +37,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(history::list_node_gate_runs))
         .routes(routes!(history::list_node_events))
         .routes(routes!(history::get_node_timeline))
+        .routes(routes!(recoveries::list_node_recoveries))
+        .routes(routes!(rma::get_node_rma))
         .routes(routes!(console::get_node_console))
 }

@@ -160,7 +160,7 @@ pub(super) async fn list_components(
     Answer::ok(&Page { items: rows.into_iter().map(component).collect(), next_page_token: None })
 }
 
-fn component(row: ComponentRow) -> Component {
+pub(super) fn component(row: ComponentRow) -> Component {
     Component {
         node: row.node_name,
         kind: row.kind,

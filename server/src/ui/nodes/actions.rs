@@ -120,7 +120,7 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
             | Wish::Recover
             | Wish::Reinstate
             | Wish::CheckDrift
-    );
+    ) && !(wish == Wish::Recover && state == NodeState::InService);
     (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
 }
 
@@ -138,7 +138,10 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         ),
         Wish::Retry => ("Retry", "Begin the phase that failed again, from its start."),
         Wish::Quarantine => ("Quarantine", "Stop what runs and use it for nothing until a person decides."),
-        Wish::Recover => ("Recover", "Run the gates again, or inspect it when nobody holds it."),
+        Wish::Recover => (
+            "Recover",
+            "In service: drain it, then try its pool's ladder, verified by gates. In quarantine: run the gates again, or inspect it when nobody holds it.",
+        ),
         Wish::Wipe => ("Wipe", "Erase every disk and read back that they are empty."),
         Wish::Drain => ("Drain", "Take no new jobs; running ones end by themselves."),
         Wish::Undrain => ("Undrain", "Take jobs again."),
@@ -158,6 +161,7 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Reinstall => {
             ("Reinstall", "Drain it, write its image onto its root disk, and take it through its gates.")
         }
+        Wish::Sweep => ("Sweep", "Run its pool's sweep beside its jobs; a node that fails is drained."),
         Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
 }

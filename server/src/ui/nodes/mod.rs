@@ -7,6 +7,7 @@ mod facts; // What inspection saw
 mod gates; // What was measured
 pub(super) mod list; // The list
 pub(super) mod parts; // Components by serial, and their replacement
+mod recoveries; // What was tried on it
 mod stack; // Claim, pool, and what was installed
 mod timeline; // Events and steps, one line of time
 
@@ -44,6 +45,7 @@ pub(super) struct Page {
     conditions: Vec<Condition>,
     timeline: timeline::Timeline,
     gates: gates::Gates,
+    recoveries: Vec<recoveries::Recovery>,
     facts: Option<facts::Facts>,
     components: facts::Table,
     /// Those that are in it now.
@@ -125,6 +127,7 @@ pub(super) async fn show_node(
     let components = db::components::list(&mut conn, id).await?;
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
     let gates = gates::load(&mut conn, id, now).await?;
+    let recoveries = recoveries::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
     let mut actions = actions::offered(&node, &machine, &actor)?;
     for action in actions.iter_mut().filter(|action| action.wish == "adopt" && action.refused.is_empty()) {
@@ -140,6 +143,7 @@ pub(super) async fn show_node(
         conditions: conditions(&node.status, now),
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
+        recoveries,
         facts: facts.map(|seen| facts::table(seen, now)),
         parts_in: parts::parts_in(&components),
         components: parts::table(&components),

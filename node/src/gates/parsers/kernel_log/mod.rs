@@ -7,6 +7,8 @@ mod xid; // Xid, SXid and what the driver recommends
 
 use std::collections::BTreeMap;
 
+use muster_core::gates::xid::XidOverrides;
+
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const NOTES_MAX: usize = 10;
@@ -26,7 +28,10 @@ const METRICS: [&str; 12] = [
     "kernel.oom_kills",
 ];
 
-pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+pub(in crate::gates::parsers) fn parse(
+    answer: &Answer<'_>,
+    overrides: Option<&XidOverrides>,
+) -> Result<Reading, String> {
     if answer.exit != 0 {
         return Err(format!("the log was not read: {}", scan::word(answer.messages)));
     }
@@ -58,7 +63,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if lines == 0 {
         return Err("it has no line of a kernel's log".into());
     }
-    let found = events.judge();
+    let found = events.judge(overrides);
     counts.extend(found.counts);
     let mut reading = Reading::default();
     reading.count("kernel.lines", lines);
@@ -66,6 +71,40 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         reading.count(metric, count);
     }
     reading.add_word("kernel.recovery_action", "", found.action.as_str());
+    if let Some(overrides) = overrides {
+        reading.version("xid-overrides", &overrides.version);
+    }
     reading.notes = found.notes.into_iter().chain(notes).take(NOTES_MAX).collect();
     Ok(reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::gates::xid::{Action, Row, XidOverrides};
+
+    use super::*;
+
+    #[test]
+    fn a_sites_own_row_decides_and_its_version_is_told() {
+        let text = "[   12.345678] NVRM: Xid (PCI:0000:9b:00): 63, pid=1, name=x, Row Remapper\n";
+        let answer = Answer { exit: 0, text, messages: "", serial: None };
+        let fatal = |overrides: Option<&XidOverrides>| {
+            let reading = parse(&answer, overrides).unwrap();
+            (reading.number("kernel.xid_fatal", ""), reading.versions.get("xid-overrides").cloned())
+        };
+        let row = Row {
+            code: 63,
+            name: "row remapped".into(),
+            meaning: String::new(),
+            action: Action::Diagnose,
+            stated: false,
+            source: "our maker".into(),
+        };
+        let ours = XidOverrides { version: "site-3".into(), xid: vec![row], sxid: vec![] };
+        let (shipped, told) = fatal(None);
+        assert_eq!(told, None);
+        assert_eq!(fatal(Some(&ours)), (Some(1.0), Some("site-3".into())));
+        let harmless = XidOverrides { xid: vec![Row { action: Action::Ignore, ..ours.xid[0].clone() }], ..ours };
+        assert_eq!(fatal(Some(&harmless)).0, Some(0.0), "shipped: {shipped:?}");
+    }
 }

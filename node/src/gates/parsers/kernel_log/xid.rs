@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_core::gates::xid::{Action, XidPolicy};
+use muster_core::gates::xid::{Action, XidOverrides, XidPolicy};
 
 use crate::gates::parsers::scan;
 
@@ -68,19 +68,22 @@ impl Events {
         }
     }
 
-    pub(super) fn judge(mut self) -> Found {
+    pub(super) fn judge(mut self, overrides: Option<&XidOverrides>) -> Found {
+        let none = Vec::new();
+        let (xid_rows, sxid_rows) = overrides.map_or((&none, &none), |rows| (&rows.xid, &rows.sxid));
+        let (xid, sxid) = (XidPolicy::xid().with(xid_rows), XidPolicy::sxid().with(sxid_rows));
         let (xids, sxids) = (std::mem::take(&mut self.xids), std::mem::take(&mut self.sxids));
         let recommended = std::mem::take(&mut self.recommended);
         let (mut fatal, mut switch_fatal, mut hardest) = (0, 0, Action::Ignore);
         for event in &xids {
             let action = match recommended.get(&event.device) {
                 Some(action) => Some(*action),
-                None => XidPolicy::xid().action(event.code, event.stated),
+                None => xid.action(event.code, event.stated),
             };
             fatal += self.weigh(event, action, &mut hardest);
         }
         for event in &sxids {
-            switch_fatal += self.weigh(event, XidPolicy::sxid().action(event.code, event.stated), &mut hardest);
+            switch_fatal += self.weigh(event, sxid.action(event.code, event.stated), &mut hardest);
         }
         let counts = [
             ("kernel.xid", xids.len()),

@@ -1,0 +1,123 @@
+//! A node that fails: what its pool asks to be tried, or quarantine with what was measured. The bounds are looked at once this has been decided, and
+//! may have it decided again.
+
+use jiff::Timestamp;
+
+use super::decision::{Decision, Effect, Ladder, Move, Wait, on_the_spot};
+use super::snapshot::{Snapshot, StepStatus};
+use super::state::{Purpose, State};
+use super::steps::Step;
+use crate::gates::{GateResult, Judged, SuiteVerdict, Verdict, judge};
+use crate::recovery::{Cause, Ended, Hold};
+
+/// Seconds until it is asked again whether a recovery may begin that others are before.
+const ASK_AGAIN_S: i64 = 60;
+
+/// A person asks for a recovery of a node in service: its jobs end first.
+pub(super) fn asked(node: &Snapshot) -> Move {
+    let begin = Ladder::Begin(Cause::asked(node.wish_reason.as_deref()));
+    Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) }.on(begin)
+}
+
+/// Runs the pool's sweep beside the jobs of a node in service. A node that fails is drained, and then recovered or quarantined; one whose tools fail
+/// serves on.
+pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
+    let Some(suite) = &node.sweep else { return Decision::Refused("its pool names no sweep".into()) };
+    let ended = on_the_spot(node, now, &[Step::Sweep], || {
+        let by = Judged { suite, profile: node.profile.as_ref(), wanted: &[], now };
+        match judge(&by, &node.swept) {
+            SuiteVerdict::Pass => Decision::Granted("swept: nothing found".into()),
+            SuiteVerdict::Fail => {
+                let what = summary(&node.swept, now, |result| result.verdict == Verdict::Fail);
+                taken_out(node, Cause::gates(&node.swept, now, what))
+            }
+            SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
+        }
+    });
+    match (ended, broken(node, Step::Sweep)) {
+        // Nobody could log in, several times: contact that is lost counts as down.
+        (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, cause),
+        (ended, _) => ended,
+    }
+}
+
+/// A sweep with gates that gave no answer: those that need a drained node are not run beside jobs, and that is as it should be.
+fn unclear(results: &[GateResult], now: Timestamp) -> String {
+    match results.iter().any(|result| result.verdict == Verdict::Error && !result.shadow) {
+        true => format!("swept without an answer: {}", unanswered(results, now)),
+        false => format!("swept: nothing found; not run: {}", unanswered(results, now)),
+    }
+}
+
+/// Out of service for its fault, unless something says that it is not the node's.
+fn taken_out(node: &Snapshot, cause: Cause) -> Decision {
+    let held = match (&node.hold, node.protected) {
+        (Some(hold), _) => Some(hold.why()),
+        (None, true) => Some("it is protected"),
+        (None, false) => None,
+    };
+    if let Some(why) = held {
+        return Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
+    }
+    let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) };
+    Decision::Advance(out.because(cause.what.clone()).with(Effect::WishTaken).on(Ladder::Begin(cause)))
+}
+
+/// A node on its way into service, or back, that fails: the next rung, or quarantine. `to` is where it goes where nothing is to be tried.
+pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> Decision {
+    let begins = node.policy.as_ref().is_some_and(|policy| !policy.rungs.is_empty()) && !node.protected;
+    let what = cause.what.clone();
+    match (&node.recovery, &node.hold) {
+        (Some(_), Some(hold)) => quarantine(Ended::HeldBack, format!("{what}; {}", hold.why())),
+        (Some(recovery), None) if recovery.has_more() => Decision::Advance(Move::to(State::Repairing).because(what)),
+        (Some(recovery), None) => {
+            let tried = recovery.rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", ");
+            quarantine(Ended::Spent, format!("{what}; tried in vain: {tried}"))
+        }
+        (None, Some(Hold::Later(why))) if begins => Decision::Wait(Wait {
+            condition: format!("its turn to be recovered: {why}"),
+            owner: "muster".into(),
+            next_action: "begin its recovery".into(),
+            until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
+        }),
+        (None, Some(hold)) if begins => {
+            Decision::Advance(Move::to(State::Quarantined).because(format!("{what}; {}", hold.why())))
+        }
+        (None, None) if begins => Decision::Advance(Move::to(State::Repairing).because(what).on(Ladder::Begin(cause))),
+        (None, _) => Decision::Advance(to),
+    }
+}
+
+/// The end of a recovery that did not help.
+fn quarantine(how: Ended, why: String) -> Decision {
+    Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End { how, went: Vec::new() }))
+}
+
+/// A step of this stay that could not be done, as a cause.
+pub(super) fn broken(node: &Snapshot, step: Step) -> Option<Cause> {
+    match &node.step(step)?.status {
+        StepStatus::Failed { failure, .. } => Some(Cause::step(step.as_str(), failure)),
+        StepStatus::Queued
+        | StepStatus::Running { .. }
+        | StepStatus::Lost
+        | StepStatus::Succeeded
+        | StepStatus::Cancelled => None,
+    }
+}
+
+/// What has no answer that counts, as people read it.
+pub(super) fn unanswered(results: &[GateResult], now: Timestamp) -> String {
+    summary(results, now, |result| match result.verdict {
+        Verdict::Error => true,
+        Verdict::Skipped => result.required,
+        Verdict::Pass | Verdict::Fail => false,
+    })
+}
+
+/// What is in the way, as people read it; neither shadows nor what is waived.
+pub(super) fn summary(results: &[GateResult], now: Timestamp, counts: impl Fn(&GateResult) -> bool) -> String {
+    let waived = |result: &GateResult| result.waived.as_ref().is_some_and(|waived| waived.until > now);
+    let counted = results.iter().filter(|result| !result.shadow && !waived(result) && counts(result));
+    let told: Vec<String> = counted.map(|result| format!("gate {}: {}", result.gate, result.reason)).collect();
+    if told.is_empty() { "a required gate gave no result".into() } else { told.join("; ") }
+}

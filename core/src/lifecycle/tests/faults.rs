@@ -1,0 +1,241 @@
+//! Nodes that fail: which rung comes next, what a sweep leads to, and what holds either back.
+
+use super::*;
+use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, OnTimeout, Op, Stage, Verdict};
+use crate::recovery::{Ended, Outcome};
+
+fn suite() -> Suite {
+    let gate = Gate {
+        id: "x".into(),
+        title: "X".into(),
+        checks: vec![],
+        stage: Stage::Node,
+        argv: vec![],
+        peer: None,
+        env: BTreeMap::new(),
+        each: None,
+        output: None,
+        keep: vec![],
+        timeout_s: 1,
+        parser: "facts".into(),
+        count: None,
+        criteria: vec![Criterion {
+            metric: "profile.misses".into(),
+            of: None,
+            op: Op::Equal,
+            limit: Limit::Number(0.0),
+            unit: "misses".into(),
+        }],
+        finding: "It is broken.".into(),
+        on_timeout: OnTimeout::Error,
+        needs: vec![],
+        effects: vec![],
+        arch: vec![],
+        retries: 0,
+        required: true,
+        shadow: false,
+        after_reboot: false,
+    };
+    Suite { name: "s".into(), version: "1".into(), gates: vec![gate] }
+}
+
+fn result(verdict: Verdict) -> Vec<GateResult> {
+    vec![GateResult {
+        gate: "x".into(),
+        title: "X".into(),
+        stage: Stage::Node,
+        required: true,
+        shadow: false,
+        verdict,
+        reason: "3 errors".into(),
+        measured: vec![],
+        started_at: now(),
+        duration_ms: 1,
+        former: vec![],
+        waived: None,
+        evidence: Evidence::default(),
+    }]
+}
+
+fn policy(rungs: &[Rung]) -> RecoveryPolicy {
+    RecoveryPolicy { rungs: rungs.to_vec(), ..RecoveryPolicy::none() }
+}
+
+fn validating(verdict: Verdict) -> Snapshot {
+    let mut one = node(State::Validating);
+    (one.claim, one.suite) = (Some(ClaimState::Bound), Some(suite()));
+    one.steps = vec![StepView { round: Step::Gates.max_rounds(), ..step(Step::Gates, StepStatus::Succeeded) }];
+    one.gates = result(verdict);
+    one
+}
+
+fn moved(node: &Snapshot) -> Move {
+    match decide(node, now()) {
+        Decision::Advance(moved) => moved,
+        other => panic!("must move: {other:?}"),
+    }
+}
+
+fn silent() -> StepStatus {
+    let failure = Failure { code: "timeout".into(), message: "no answer".into(), retryable: true };
+    StepStatus::Failed { at: now(), failure }
+}
+
+#[test]
+fn a_gate_that_fails_leads_to_the_ladder_that_its_pool_asks_for() {
+    let mut one = validating(Verdict::Fail);
+    assert_eq!((moved(&one).to, moved(&one).ladder), (State::Quarantined, None), "no ladder, as before");
+    one.policy = Some(policy(&[]));
+    assert_eq!(moved(&one).to, State::Quarantined, "nothing to try");
+    one.policy = Some(policy(&[Rung::Reboot]));
+    let begun = moved(&one);
+    assert_eq!(begun.to, State::Repairing);
+    assert!(matches!(begun.ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:x"));
+    one.protected = true;
+    assert_eq!(moved(&one).to, State::Quarantined, "what is protected is not rebooted by itself");
+    // A tool that crashed condemns nothing.
+    let mut unclear = validating(Verdict::Error);
+    unclear.policy = Some(policy(&[Rung::Reboot]));
+    assert_eq!(moved(&unclear).to, State::Failed);
+    unclear.recovery = Some(recovery(&[Rung::Reboot], 0));
+    assert_eq!(moved(&unclear).to, State::Repairing, "but does not end what is under way");
+}
+
+#[test]
+fn a_machine_that_does_not_come_back_is_power_cycled() {
+    let mut one = validating(Verdict::Pass);
+    one.policy = Some(policy(&[Rung::Collect, Rung::RestartServices, Rung::Reboot, Rung::PowerCycle]));
+    one.suite.as_mut().unwrap().gates[0].after_reboot = true;
+    one.steps.push(StepView { round: 3, ..step(Step::RebootTest, silent()) });
+    let begun = moved(&one);
+    let Some(Ladder::Begin(cause)) = begun.ladder else { panic!("must begin") };
+    assert_eq!((begun.to, cause.signature.as_str(), cause.answers), (State::Repairing, "unreachable", false));
+
+    let mut climbing = node(State::Repairing);
+    climbing.recovery = Some(Recovery { cause, rungs: one.policy.unwrap().rungs, tried: 0 });
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::PowerOff), "nothing that needs its answer");
+    climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
+    climbing.steps.push(step(Step::BootDisk, StepStatus::Succeeded));
+    let verified = moved(&climbing);
+    assert_eq!(verified.to, State::Validating);
+    let Some(Ladder::Climb { tried, went }) = verified.ladder else { panic!("must climb") };
+    let outcomes: Vec<Outcome> = went.iter().map(|tried| tried.outcome).collect();
+    assert_eq!((tried, outcomes), (4, vec![Outcome::Skipped, Outcome::Skipped, Outcome::Skipped, Outcome::Done]));
+    // Without a BMC there is nothing that could be done.
+    (climbing.steps, climbing.power_person) = (vec![], Some("ann".into()));
+    assert!(matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4));
+}
+
+#[test]
+fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
+    let mut climbing = node(State::Repairing);
+    climbing.recovery = Some(recovery(&[Rung::Collect, Rung::RestartServices, Rung::Reboot], 0));
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Inventory));
+    climbing.steps = vec![step(Step::Inventory, silent())];
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Converge), "not again, though it could be");
+    climbing.steps.push(step(Step::Converge, silent()));
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot));
+    climbing.steps.push(step(Step::Reboot, StepStatus::Succeeded));
+    assert!(matches!(moved(&climbing).ladder, Some(Ladder::Climb { tried: 3, .. })));
+    // It did not help, and nothing is left.
+    let mut back = validating(Verdict::Fail);
+    back.recovery = Some(recovery(&[Rung::Collect, Rung::RestartServices, Rung::Reboot], 3));
+    let end = moved(&back);
+    assert!(matches!(end.ladder, Some(Ladder::End { how: Ended::Spent, .. })));
+    assert_eq!(end.reason.unwrap(), "gate x: 3 errors; tried in vain: look at its parts, restart what is dead, reboot");
+}
+
+#[test]
+fn the_last_rungs_leave_the_ladder() {
+    let mut climbing = node(State::Repairing);
+    climbing.recovery = Some(recovery(&[Rung::Reimage, Rung::Rma], 0));
+    let imaging = moved(&climbing);
+    assert!(imaging.to == State::Imaging && matches!(imaging.ladder, Some(Ladder::Climb { tried: 1, .. })));
+    climbing.protected = true;
+    let spared = moved(&climbing);
+    assert_eq!(spared.to, State::Quarantined, "a protected disk is not written");
+    let Some(Ladder::End { how, went }) = spared.ladder else { panic!("must end") };
+    assert_eq!((how, went[0].outcome, went[1].rung), (Ended::Spent, Outcome::Skipped, Rung::Rma));
+}
+
+#[test]
+fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
+    let mut climbing = node(State::Repairing);
+    climbing.recovery = Some(recovery(&[Rung::Reboot, Rung::PowerCycle], 0));
+    climbing.hold = Some(Hold::Fleet("5 others".into()));
+    let held = moved(&climbing);
+    assert_eq!(held.reason.as_deref(), Some("gate x: 3 errors; 5 others"));
+    assert!(matches!(held.ladder, Some(Ladder::End { how: Ended::HeldBack, .. })));
+    // What was begun is not left half done.
+    climbing.steps = vec![step(Step::Reboot, StepStatus::Running { waiting_for: None })];
+    assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
+    (climbing.hold, climbing.stop) = (None, true);
+    assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
+    climbing.steps = vec![step(Step::Reboot, StepStatus::Succeeded)];
+    let stopped = moved(&climbing);
+    assert!(stopped.to == State::Quarantined && stopped.effects.contains(&Effect::Stopped));
+    climbing.stop = false;
+    climbing.steps = vec![step(Step::Reboot, StepStatus::Cancelled)];
+    assert!(moved(&climbing).effects.contains(&Effect::Stopped));
+    // And between verification and the next rung.
+    let mut back = validating(Verdict::Fail);
+    (back.recovery, back.hold) = (climbing.recovery, Some(Hold::Fleet("5 others".into())));
+    assert!(matches!(moved(&back).ladder, Some(Ladder::End { how: Ended::HeldBack, .. })));
+}
+
+#[test]
+fn a_drain_for_a_recovery_leads_to_its_first_rung() {
+    let mut draining = node(State::Draining);
+    (draining.claim, draining.purpose) = (Some(ClaimState::Bound), Some(Purpose::Repair));
+    draining.steps = vec![step(Step::Drain, StepStatus::Succeeded), step(Step::Remove, StepStatus::Succeeded)];
+    assert_eq!(moved(&draining).to, State::Quarantined);
+    draining.recovery = Some(recovery(&[Rung::Reboot], 0));
+    assert_eq!(moved(&draining).to, State::Repairing);
+    draining.wish = Some(Wish::Quarantine);
+    assert_eq!(moved(&draining).to, State::Quarantined, "a person wants it left alone");
+}
+
+#[test]
+fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
+    let mut serving = node(State::InService);
+    (serving.claim, serving.wish) = (Some(ClaimState::Bound), Some(Wish::Sweep));
+    assert!(matches!(decide(&serving, now()), Decision::Refused(_)), "its pool names no sweep");
+    serving.sweep = Some(suite());
+    assert_eq!(decide(&serving, now()), Decision::Start(Step::Sweep));
+    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) }];
+    for (verdict, stays) in
+        [(Verdict::Pass, true), (Verdict::Error, true), (Verdict::Skipped, true), (Verdict::Fail, false)]
+    {
+        serving.swept = result(verdict);
+        assert_eq!(matches!(decide(&serving, now()), Decision::Granted(_)), stays, "{verdict:?}");
+    }
+    let out = moved(&serving);
+    assert_eq!(
+        (out.to, out.purpose, out.reason.as_deref()),
+        (State::Draining, Some(Purpose::Repair), Some("gate x: 3 errors"))
+    );
+    assert!(matches!(&out.ladder, Some(Ladder::Begin(cause)) if !cause.asked));
+    for held in [true, false] {
+        (serving.hold, serving.protected) = (held.then(|| Hold::Fleet("5 others".into())), !held);
+        let Decision::Granted(told) = decide(&serving, now()) else { panic!("it stays") };
+        assert!(told.starts_with("gate x: 3 errors; it is left in service: "), "{told}");
+    }
+    // Contact that is lost counts as down; a job that could not be built does not.
+    (serving.hold, serving.protected) = (None, false);
+    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, silent()) }];
+    assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(cause)) if cause.signature == "unreachable"));
+    serving.steps = vec![step(Step::Sweep, StepStatus::Failed { at: now(), failure: failure(false) })];
+    assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
+}
+
+#[test]
+fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not() {
+    let mut one = validating(Verdict::Fail);
+    one.policy = Some(policy(&[Rung::Reboot]));
+    one.hold = Some(Hold::Later("2 other nodes are being recovered".into()));
+    let Decision::Wait(wait) = decide(&one, now()) else { panic!("must wait") };
+    assert!(wait.until.is_some_and(|until| until > now()) && wait.owner == "muster");
+    one.hold = Some(Hold::Node("it was recovered 2 times".into()));
+    assert_eq!(moved(&one).reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
+}

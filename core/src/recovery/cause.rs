@@ -1,0 +1,47 @@
+//! What a recovery is for. Its signature says which failures are the same: the breaker counts by it.
+
+use jiff::Timestamp;
+
+use crate::gates::{GateResult, Verdict};
+use crate::wire::node::Failure;
+
+/// Failures that say that the system did not answer, whatever it was asked: those of SSH, and the end of a job's time.
+const SILENT: [&str; 4] = ["ssh_unreachable", "ssh_timeout", "ssh_lost", "timeout"];
+
+/// Why a recovery begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// `gate:disk.smart`, `step:reboot_test`, `asked`.
+    pub signature: String,
+    /// As people read it.
+    pub what: String,
+    /// Whether the installed system answers: rungs that need its answer are not tried without.
+    pub answers: bool,
+    /// By a person, who has looked: bounds are for what begins by itself.
+    pub asked: bool,
+}
+
+impl Cause {
+    /// Gates failed; the first of them stands for all.
+    pub fn gates(results: &[GateResult], now: Timestamp, what: String) -> Self {
+        let counts = |result: &&GateResult| {
+            let waived = result.waived.as_ref().is_some_and(|waived| waived.until > now);
+            result.verdict == Verdict::Fail && !result.shadow && !waived
+        };
+        let gate = results.iter().find(counts).map_or("unknown", |result| result.gate.as_str());
+        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false }
+    }
+
+    /// A step did not work, and not because of what it measured.
+    pub fn step(step: &str, failure: &Failure) -> Self {
+        let answers = !SILENT.contains(&failure.code.as_str());
+        let signature = if answers { format!("step:{step}") } else { "unreachable".to_owned() };
+        Self { signature, what: failure.message.clone(), answers, asked: false }
+    }
+
+    /// A person asked for it.
+    pub fn asked(reason: Option<&str>) -> Self {
+        let what = reason.unwrap_or("asked for").to_owned();
+        Self { signature: "asked".into(), what, answers: true, asked: true }
+    }
+}

@@ -1,0 +1,103 @@
+//! The bounds hold whatever fails, and when.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::node::Failure;
+
+fn cause(signature: &str) -> Cause {
+    Cause { signature: signature.into(), what: "it failed".into(), answers: true, asked: false }
+}
+
+fn policy(per_node: u32) -> RecoveryPolicy {
+    RecoveryPolicy { rungs: BY_HAND.to_vec(), per_node, ..RecoveryPolicy::none() }
+}
+
+#[test]
+fn a_policy_climbs_and_is_bounded() {
+    assert!(policy(2).faults().is_empty() && RecoveryPolicy::none().faults().is_empty());
+    let wrong = |rungs: &[Rung]| RecoveryPolicy { rungs: rungs.to_vec(), ..policy(2) }.faults();
+    assert_eq!(wrong(&[Rung::Reboot, Rung::Collect])[0].0, "rungs");
+    assert_eq!(wrong(&[Rung::Reboot, Rung::Reboot])[0].0, "rungs", "each once");
+    assert_eq!(policy(0).faults()[0].0, "per_node");
+    assert_eq!(policy(11).faults()[0].0, "per_node");
+    assert_eq!(RecoveryPolicy { within_h: 0, ..policy(1) }.faults()[0].0, "within_h");
+    let said = "{\"rungs\":[\"collect\",\"restart_services\",\"power_cycle\",\"rma\"]}";
+    let read: RecoveryPolicy = serde_json::from_str(said).unwrap();
+    assert_eq!((read.rungs.len(), read.per_node, read.within_h), (4, 2, 168));
+}
+
+#[test]
+fn what_a_failure_has_in_common_with_others_is_its_signature() {
+    let failure = |code: &str| Failure { code: code.into(), message: "m".into(), retryable: true };
+    assert_eq!(Cause::step("sweep", &failure("bad_suite")).signature, "step:sweep");
+    let silent = Cause::step("sweep", &failure("ssh_unreachable"));
+    assert_eq!((silent.signature.as_str(), silent.answers), ("unreachable", false));
+}
+
+#[test]
+fn each_bound_says_what_it_is() {
+    let seen = Seen { serving: 6, ..Seen::default() };
+    let begin = |seen| may_begin(&policy(2), &cause("gate:x"), seen);
+    assert_eq!(begin(seen), Ok(()));
+    assert!(matches!(begin(Seen { same_way: 2, ..seen }), Err(Hold::Fleet(why)) if why.contains("gate:x")));
+    assert!(matches!(begin(Seen { open: true, ..seen }), Err(Hold::Fleet(_))));
+    assert!(matches!(begin(Seen { on_node: 2, ..seen }), Err(Hold::Node(why)) if why.contains("2 times within 168")));
+    assert!(matches!(begin(Seen { under_way: 2, ..seen }), Err(Hold::Later(_))));
+    assert!(matches!(may_go_on(&cause("gate:x"), Seen { open: true, ..seen }), Err(Hold::Fleet(_))));
+    assert_eq!(may_go_on(&cause("gate:x"), Seen { on_node: 9, under_way: 9, same_way: 9, ..seen }), Ok(()));
+    let asked = Cause::asked(Some("look at it"));
+    let worst = Seen { on_node: 99, under_way: 99, same_way: 99, serving: 1, open: true };
+    assert_eq!((may_begin(&policy(1), &asked, worst), may_go_on(&asked, worst)), (Ok(()), Ok(())));
+}
+
+/// One node of a fleet that fails again and again.
+#[derive(Clone, Debug)]
+struct Failing {
+    node: usize,
+    signature: usize,
+    after_s: i64,
+}
+
+fn failing() -> impl Strategy<Value = Vec<Failing>> {
+    let one = (0..60_usize, 0..3_usize, 0..1800_i64);
+    proptest::collection::vec(one.prop_map(|(node, signature, after_s)| Failing { node, signature, after_s }), 1..200)
+}
+
+proptest! {
+    /// Nodes fail in any order. However they do: no hour sees more of them go the same way than the breaker allows, no node more recoveries than its
+    /// policy, and never are more under way at once.
+    #[test]
+    fn no_order_of_failures_takes_out_the_fleet(fleet in 1..60_u32, lasts_s in 1..7200_i64, failures in failing()) {
+        let policy = policy(2);
+        let (mut now, mut begun): (i64, Vec<(i64, usize, usize)>) = (0, Vec::new());
+        for Failing { node, signature, after_s } in failures {
+            now += after_s;
+            let node = node % fleet as usize;
+            let busy: Vec<usize> = begun.iter().filter(|(at, ..)| at + lasts_s > now).map(|(_, node, _)| *node).collect();
+            if busy.contains(&node) {
+                continue;
+            }
+            let distinct = |of: &dyn Fn(&(i64, usize, usize)) -> bool| {
+                let others: std::collections::BTreeSet<usize> =
+                    begun.iter().filter(|one| one.1 != node && of(one)).map(|one| one.1).collect();
+                u32::try_from(others.len()).unwrap()
+            };
+            let seen = Seen {
+                on_node: u32::try_from(begun.iter().filter(|(at, of, _)| *of == node && at + 168 * 3600 > now).count()).unwrap(),
+                under_way: u32::try_from(busy.len()).unwrap(),
+                same_way: distinct(&|(at, _, of)| *of == signature && at + WINDOW_S > now),
+                serving: fleet - u32::try_from(busy.len()).unwrap(),
+                open: false,
+            };
+            if may_begin(&policy, &cause(&signature.to_string()), seen).is_ok() {
+                begun.push((now, node, signature));
+            }
+            let of_this = begun.iter().filter(|(at, _, of)| *of == signature && at + WINDOW_S > now);
+            let nodes: std::collections::BTreeSet<usize> = of_this.map(|one| one.1).collect();
+            prop_assert!(nodes.len() as u32 <= most(fleet));
+            prop_assert!(begun.iter().filter(|(at, ..)| at + lasts_s > now).count() as u32 <= most(fleet));
+            prop_assert!(begun.iter().filter(|(at, of, _)| *of == node && at + 168 * 3600 > now).count() <= 2);
+        }
+    }
+}

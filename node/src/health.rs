@@ -1,0 +1,280 @@
+//! `muster-node health`: is this node fit for the next job? For a scheduler's prolog and health check: its pool's smoke suite, which came with the last
+//! gates that the server had run here, in bounded time, and not again while the last verdict is fresh.
+//!
+//! It takes a node out for what was measured, and for nothing else: a tool that crashed, a verdict that did not come in time, a node that was never
+//! given a suite let jobs go on, and say so. Admission and sweeps are where nothing passes unmeasured.
+
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use muster_core::gates::{Gate, GateResult, Judged, OnTimeout, SuiteVerdict, Verdict, judge};
+use muster_core::values::Digest;
+use muster_core::wire::node::{Failure, GatePlan};
+use serde::{Deserialize, Serialize};
+
+use crate::converge::machine::Machine;
+use crate::failure::fatal;
+use crate::gates;
+use crate::job::JobContext;
+use crate::tool::{self, Call};
+use crate::{files, inventory, paths};
+
+const USAGE: &str = "\
+muster-node health [--max-age S] [--within S] [--drain] [--strict]
+
+Says whether this node is fit for the next job, by the smoke suite of its pool.
+
+  --max-age S   a verdict of so many seconds ago is told again; 60 by default, 0: always anew
+  --within S    seconds until there is an answer; 1 to 55, 10 by default
+  --drain       drain this node in Slurm where it is not fit: for HealthCheckProgram, whose exit code nobody reads
+  --strict      what has no answer is not fit either
+
+Exit codes: 0 fit, or nothing is known to the contrary; 1 not fit; 64 not understood.";
+
+/// What the server wants asked of this node.
+const PLAN: &str = "/var/lib/muster/health.json";
+/// The last verdict: gone with the boot that it is about.
+const LAST: &str = "/run/muster/health.json";
+const PLAN_MAX: u64 = 8 << 20;
+const LAST_MAX: u64 = 64 << 10;
+/// What a scheduler shows beside a node.
+const REASON_MAX: usize = 200;
+/// After its time a tool is killed; one that cannot be, because it hangs in the kernel, is not waited for.
+const GRACE: Duration = Duration::from_millis(500);
+const DRAIN: Duration = Duration::from_secs(10);
+/// As sysexits has it (EX_USAGE).
+const NOT_UNDERSTOOD: u8 = 64;
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    max_age_s: u64,
+    within: Duration,
+    drain: bool,
+    strict: bool,
+}
+
+/// A verdict as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Last {
+    /// Seconds since the boot.
+    at_s: u64,
+    /// Of the plan that was asked by.
+    plan: Digest,
+    verdict: String,
+    reason: String,
+}
+
+/// Keeps what a node is to be asked by from now on; nothing, where its pool asks for nothing.
+///
+/// # Errors
+/// `io`.
+pub(crate) fn keep(plan: &GatePlan) -> Result<(), Failure> {
+    let path = paths::at(PLAN);
+    match &plan.health {
+        Some(suite) => {
+            let (suite, only, health) = (suite.clone(), Vec::new(), None);
+            // What it compares with may hold what only root may read.
+            files::write_json(&path, 0o600, &GatePlan { suite, only, health, in_use: true, ..plan.clone() })
+        }
+        None => match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(crate::failure::io(path.display())(error))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Runs the verb.
+pub fn command(arguments: &[String]) -> ExitCode {
+    let wanted = match parse(arguments) {
+        Ok(Some(wanted)) => wanted,
+        Ok(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(failure) => {
+            eprintln!("muster-node: {}", failure.message);
+            return ExitCode::from(NOT_UNDERSTOOD);
+        }
+    };
+    let (verdict, reason) = answer(wanted);
+    println!("{}: {reason}", verdict.as_str());
+    let unfit = match verdict {
+        SuiteVerdict::Pass => false,
+        SuiteVerdict::Fail => true,
+        SuiteVerdict::Unknown => wanted.strict,
+    };
+    if unfit && wanted.drain {
+        drain(&reason);
+    }
+    if unfit { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
+    let mut wanted = Wanted { max_age_s: 60, within: Duration::from_secs(10), drain: false, strict: false };
+    let usage = |what: &str| fatal("usage", format!("{what}\n\n{USAGE}"));
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut seconds = || -> Result<u64, Failure> {
+            let value = rest.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| usage(&format!("{argument} takes a number of seconds")))
+        };
+        match argument.as_str() {
+            "--max-age" => wanted.max_age_s = seconds()?,
+            "--within" => match seconds()? {
+                within @ 1..=55 => wanted.within = Duration::from_secs(within),
+                _ => return Err(usage("--within takes 1 to 55: Slurm ends a health check after 60 seconds")),
+            },
+            "--drain" => wanted.drain = true,
+            "--strict" => wanted.strict = true,
+            "--help" | "-h" => return Ok(None),
+            other => return Err(usage(&format!("{other:?} is not an option"))),
+        }
+    }
+    Ok(Some(wanted))
+}
+
+/// The verdict of now, or the last one while it is fresh.
+fn answer(wanted: Wanted) -> (SuiteVerdict, String) {
+    let plan: GatePlan = match files::read_json(&paths::at(PLAN), PLAN_MAX) {
+        Ok(Some(plan)) => plan,
+        Ok(None) => return (SuiteVerdict::Unknown, "this node was given no smoke suite".into()),
+        Err(failure) => return (SuiteVerdict::Unknown, failure.message),
+    };
+    let of = Digest::of(&serde_json::to_vec(&plan).unwrap_or_default());
+    let now_s = up_s();
+    if let Some(fresh) = now_s.and_then(|now_s| fresh(of, now_s, wanted.max_age_s)) {
+        return fresh;
+    }
+    let (verdict, reason) = measure(plan, wanted.within);
+    if let Some(at_s) = now_s {
+        let last = Last { at_s, plan: of, verdict: verdict.as_str().into(), reason: reason.clone() };
+        // A verdict that cannot be kept is come to again: nothing else depends on it.
+        let _told_again = files::write_json(&paths::at(LAST), 0o644, &last);
+    }
+    (verdict, reason)
+}
+
+/// The last verdict, where it is of this plan and this boot, and young enough.
+fn fresh(plan: Digest, now_s: u64, max_age_s: u64) -> Option<(SuiteVerdict, String)> {
+    let last: Last = files::read_json(&paths::at(LAST), LAST_MAX).ok()??;
+    let age_s = now_s.checked_sub(last.at_s)?;
+    if last.plan != plan || age_s >= max_age_s {
+        return None;
+    }
+    let verdict = match last.verdict.as_str() {
+        "pass" => SuiteVerdict::Pass,
+        "fail" => SuiteVerdict::Fail,
+        _ => return None,
+    };
+    Some((verdict, format!("{} ({age_s} s ago)", last.reason)))
+}
+
+/// Seconds since the boot: no clock that somebody sets.
+fn up_s() -> Option<u64> {
+    let text = files::read_capped(&paths::at("/proc/uptime"), 128).ok()?;
+    String::from_utf8_lossy(&text).split('.').next()?.trim().parse().ok()
+}
+
+/// What the thread that measures says.
+enum Said {
+    Begun(usize),
+    Ended(Vec<GateResult>),
+}
+
+/// Runs the suite, gate by gate, in a thread that is left behind where it does not come back.
+fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String) {
+    let deadline = Instant::now() + within;
+    let mut gates: Vec<Gate> = plan.suite.gates.clone();
+    gates.sort_by_key(|gate| gate.stage);
+    let (said, heard) = mpsc::channel();
+    let asked = plan.clone();
+    std::thread::spawn(move || {
+        let cx = JobContext::foreground(within);
+        let facts = inventory::collect(&cx).facts;
+        for at in 0..asked.suite.gates.len() {
+            if said.send(Said::Begun(at)).is_err() {
+                return;
+            }
+            let one = one_gate(&asked, at, cx.remaining());
+            let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx };
+            let results = gates::run_on(&bench).unwrap_or_default();
+            if said.send(Said::Ended(results)).is_err() {
+                return;
+            }
+        }
+    });
+    let (mut results, mut running) = (Vec::new(), None);
+    loop {
+        match heard.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
+            Ok(Said::Begun(at)) => running = gates.get(at),
+            Ok(Said::Ended(more)) => {
+                results.extend(more);
+                running = None;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(gate) = running.filter(|gate| gate.on_timeout == OnTimeout::Fail) {
+                    let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
+                    return (SuiteVerdict::Fail, reason);
+                }
+                break;
+            }
+        }
+    }
+    told(&plan, &results)
+}
+
+/// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
+fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
+    let mut one = plan.clone();
+    one.suite.gates.sort_by_key(|gate| gate.stage);
+    one.suite.gates = one.suite.gates.into_iter().skip(at).take(1).collect();
+    for gate in &mut one.suite.gates {
+        // Its own time ends before ours: what hangs is then found out as what it is.
+        gate.timeout_s = gate.timeout_s.min(left.as_secs().saturating_sub(1).max(1));
+        gate.retries = 0;
+    }
+    one
+}
+
+fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
+    let now = muster_core::clock::Clock::System.now();
+    let by = Judged { suite: &plan.suite, profile: Some(&plan.profile), wanted: &[], now };
+    let verdict = judge(&by, results);
+    let wanted = |result: &&GateResult| match verdict {
+        SuiteVerdict::Pass => false,
+        SuiteVerdict::Fail => result.verdict == Verdict::Fail && !result.shadow,
+        SuiteVerdict::Unknown => result.verdict != Verdict::Pass && !result.shadow,
+    };
+    let worst = results.iter().find(wanted).map(|result| format!("gate {}: {}", result.gate, result.reason));
+    let reason = worst.unwrap_or_else(|| match verdict {
+        SuiteVerdict::Pass => format!("{} gates pass", results.len()),
+        SuiteVerdict::Fail | SuiteVerdict::Unknown => {
+            format!("{} of {} gates gave an answer in time", results.len(), plan.suite.gates.len())
+        }
+    });
+    (verdict, reason)
+}
+
+/// Takes the node out of Slurm, jobs that run go on. Slurm says which node this is; where it does not, its host name is.
+fn drain(reason: &str) {
+    let host = || {
+        let name = files::read_capped(&paths::at("/proc/sys/kernel/hostname"), 256).ok()?;
+        String::from_utf8(name).ok().map(|name| name.trim().to_owned())
+    };
+    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else { return };
+    let plain = |c: char| if c.is_control() || c == '"' { ' ' } else { c };
+    let why: String = reason.chars().map(plain).take(REASON_MAX).collect();
+    let (node, why) = (format!("NodeName={node}"), format!("Reason=muster: {why}"));
+    let argv = ["scontrol", "update", &node, "State=DRAIN", &why];
+    let cx = JobContext::foreground(DRAIN);
+    match tool::run(&cx, &Call { argv: &argv, ..Call::default() }) {
+        Ok(done) if done.status.success() => {}
+        Ok(done) => eprintln!("muster-node: scontrol: {}", tool::tail(&done.stderr, 300)),
+        Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
+    }
+}

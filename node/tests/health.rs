@@ -1,0 +1,165 @@
+//! `muster-node health` as a scheduler's prolog runs it: exit codes, the verdict that is kept, and an answer in bounded time whatever hangs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use muster_core::gates::Suite;
+use muster_core::profiles::HardwareProfile;
+use muster_core::wire::node::GatePlan;
+
+const SAT: &str = include_str!("../fixtures/stressapptest-1.0.6.txt");
+const PROFILE: &str = include_str!("../../suites/profiles/virtual-node.toml");
+const REACHED: u32 = 10;
+const MISSED: u32 = 99_999_999;
+
+/// A node in a folder, with a bin folder of its own before all others.
+struct Node {
+    root: tempfile::TempDir,
+}
+
+impl Node {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["proc", "var/lib/muster", "bin"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let node = Self { root };
+        node.up(1000);
+        node
+    }
+
+    fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    fn up(&self, seconds: u32) {
+        std::fs::write(self.path().join("proc/uptime"), format!("{seconds}.25 4000.00\n")).unwrap();
+    }
+
+    /// The server's wish: a suite with one gate that runs this.
+    fn asked(&self, argv: &[&str], limit: u32, more: &str) {
+        let text = format!(
+            "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"memory\"\ntitle = \"t\"\nstage = \"inventory\"\nparser = \"stressapptest\"\n\
+             timeout_s = 30\nfinding = \"Replace the module.\"\nargv = {argv:?}\n\
+             criteria = [{{ metric = \"memory.bandwidth\", op = \">=\", limit = {limit}, unit = \"MB/s\" }}]\n{more}"
+        );
+        let suite: Suite = toml::from_str(&text).unwrap();
+        let profile: HardwareProfile = toml::from_str(PROFILE).unwrap();
+        let plan = GatePlan {
+            suite,
+            profile,
+            only: vec![],
+            stack: None,
+            variables: [].into(),
+            in_use: true,
+            waived: vec![],
+            health: None,
+            xid: None,
+        };
+        let plan = serde_json::to_vec(&plan).unwrap();
+        std::fs::write(self.path().join("var/lib/muster/health.json"), plan).unwrap();
+    }
+
+    /// The same, with a tool that prints a recording.
+    fn answers(&self, recording: &str, limit: u32) {
+        let answer = self.path().join("answer");
+        std::fs::write(&answer, recording).unwrap();
+        self.asked(&["cat", answer.to_str().unwrap()], limit, "");
+    }
+
+    fn health(&self, arguments: &[&str]) -> (i32, String) {
+        let path = format!("{}:{}", self.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-node"));
+        command.arg("health").args(arguments).env("MUSTER_ROOT", self.path()).env("PATH", path);
+        let Output { status, stdout, stderr } = command.env("SLURMD_NODENAME", "n7").output().unwrap();
+        (status.code().unwrap(), String::from_utf8([stdout, stderr].concat()).unwrap())
+    }
+}
+
+#[test]
+fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
+    let node = Node::new();
+    let (code, said) = node.health(&[]);
+    assert!(code == 0 && said.contains("was given no smoke suite"), "{code} {said}");
+    assert_eq!(node.health(&["--strict"]).0, 1);
+    node.answers(SAT, REACHED);
+    let (code, said) = node.health(&[]);
+    assert!(code == 0 && said.starts_with("pass: 1 gates pass"), "{code} {said}");
+    node.answers(SAT, MISSED);
+    let (code, said) = node.health(&[]);
+    assert!(code == 1 && said.starts_with("fail: gate memory: memory.bandwidth"), "{code} {said}");
+    // A tool that crashed, or is not there.
+    node.answers("", REACHED);
+    assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1));
+    node.asked(&["no-such-tool"], REACHED, "");
+    assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1));
+    std::fs::write(node.path().join("var/lib/muster/health.json"), "{").unwrap();
+    assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1), "a damaged wish");
+    for wrong in [&["--within", "0"][..], &["--within", "56"], &["--max-age"], &["--what"]] {
+        assert_eq!(node.health(wrong).0, 64, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_fresh_verdict_is_told_again_and_no_other() {
+    let node = Node::new();
+    node.answers(SAT, REACHED);
+    assert_eq!(node.health(&[]).0, 0);
+    // The tool says something else from now on, and is not asked.
+    std::fs::write(node.path().join("answer"), "").unwrap();
+    node.up(1059);
+    let (code, said) = node.health(&["--strict"]);
+    assert!(code == 0 && said.contains("(59 s ago)"), "{code} {said}");
+    assert_eq!(node.health(&["--strict", "--max-age", "0"]).0, 1, "anew");
+    // What has no answer is not kept.
+    std::fs::write(node.path().join("answer"), SAT).unwrap();
+    assert_eq!(node.health(&["--strict"]).0, 0);
+    std::fs::write(node.path().join("answer"), "").unwrap();
+    node.up(1119);
+    assert_eq!(node.health(&["--strict"]).0, 1, "60 seconds are over");
+    std::fs::write(node.path().join("answer"), SAT).unwrap();
+    assert_eq!(node.health(&["--strict"]).0, 0);
+    node.up(3);
+    std::fs::write(node.path().join("answer"), "").unwrap();
+    assert_eq!(node.health(&["--strict"]).0, 1, "of the boot before");
+    // Another wish of the server is another question.
+    std::fs::write(node.path().join("answer"), SAT).unwrap();
+    assert_eq!(node.health(&["--strict"]).0, 0);
+    node.answers(SAT, MISSED);
+    assert_eq!(node.health(&[]).0, 1);
+}
+
+#[test]
+fn an_answer_comes_in_time_whatever_hangs() {
+    let node = Node::new();
+    node.asked(&["sleep", "60"], REACHED, "");
+    let began = Instant::now();
+    let (code, said) = node.health(&["--within", "3"]);
+    assert!(code == 0 && said.starts_with("unknown: gate memory"), "{code} {said}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Where the hang is the fault, it is one.
+    node.asked(&["sleep", "60"], REACHED, "on_timeout = \"fail\"\n");
+    let (code, said) = node.health(&["--within", "3"]);
+    assert!(code == 1 && said.starts_with("fail: gate memory"), "{code} {said}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_health_check_drains_what_is_not_fit_by_its_name_in_slurm() {
+    let node = Node::new();
+    let scontrol = node.path().join("bin/scontrol");
+    let told = node.path().join("told");
+    std::fs::write(&scontrol, format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{}\n", told.display())).unwrap();
+    std::fs::set_permissions(&scontrol, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    node.answers(SAT, REACHED);
+    assert_eq!(node.health(&["--drain"]).0, 0);
+    assert!(!told.exists(), "it is fit");
+    node.answers(SAT, MISSED);
+    assert_eq!(node.health(&["--drain"]).0, 1);
+    let words: Vec<String> = std::fs::read_to_string(&told).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(words[..3], ["update", "NodeName=n7", "State=DRAIN"]);
+    assert!(words[3].starts_with("Reason=muster: gate memory: memory.bandwidth") && words.len() == 4, "{words:?}");
+}

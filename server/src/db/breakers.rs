@@ -1,0 +1,111 @@
+//! The fleet's circuit breaker: which kinds of failure nothing is done about by itself any more, and who said that it may be again.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A breaker that is or was open.
+#[derive(Clone, Debug)]
+pub struct BreakerRow {
+    pub id: Uuid,
+    pub signature: String,
+    pub because: String,
+    pub opened_at: Timestamp,
+    pub closes_at: Option<jiff_sqlx::Timestamp>,
+    pub closed_at: Option<jiff_sqlx::Timestamp>,
+    pub closed_by: Option<String>,
+}
+
+/// Opens the breaker of a signature, unless it is open; until a time, where it closes by itself. Whether it opened now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn open(
+    conn: &mut PgConnection,
+    signature: &str,
+    because: &str,
+    closes_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sqlx::query!(
+        "UPDATE breakers SET closed_at = closes_at, closed_by = 'muster' WHERE signature = $1 AND closed_at IS NULL AND closes_at <= $2",
+        signature,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    let opened = sqlx::query!(
+        "INSERT INTO breakers (id, signature, because, opened_at, closes_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (signature) WHERE closed_at IS NULL DO NOTHING",
+        Uuid::now_v7(),
+        signature,
+        because,
+        now.to_sqlx() as _,
+        closes_at.map(|at| at.to_sqlx()) as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(opened.rows_affected() == 1)
+}
+
+/// When a person last closed the breaker of a signature: what was counted before is forgotten.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_reset(conn: &mut PgConnection, signature: &str) -> Result<Option<Timestamp>, Error> {
+    let reset = sqlx::query_scalar!(
+        r#"SELECT max(closed_at) AS "at: jiff_sqlx::Timestamp" FROM breakers WHERE signature = $1 AND closed_by <> 'muster'"#,
+        signature,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(reset.map(|at| at.to_jiff()))
+}
+
+/// The latest, those that are open first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, limit: i64) -> Result<Vec<BreakerRow>, Error> {
+    Ok(sqlx::query_as!(
+        BreakerRow,
+        "SELECT id, signature, because, opened_at, closes_at, closed_at, closed_by FROM breakers
+         ORDER BY closed_at IS NOT NULL, opened_at DESC, id DESC LIMIT $1",
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// One, locked.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<BreakerRow>, Error> {
+    Ok(sqlx::query_as!(
+        BreakerRow,
+        "SELECT id, signature, because, opened_at, closes_at, closed_at, closed_by FROM breakers WHERE id = $1 FOR UPDATE",
+        id,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Closes one that is open; whether it was.
+///
+/// # Errors
+/// When the database fails.
+pub async fn close(conn: &mut PgConnection, id: Uuid, by: &str, now: Timestamp) -> Result<bool, Error> {
+    let closed = sqlx::query!(
+        "UPDATE breakers SET closed_at = $2, closed_by = $3 WHERE id = $1 AND closed_at IS NULL",
+        id,
+        now.to_sqlx() as _,
+        by,
+    )
+    .execute(conn)
+    .await?;
+    Ok(closed.rows_affected() == 1)
+}

@@ -1,0 +1,177 @@
+//! Recoveries: what was tried on nodes that fail, and what the bounds are looked at by.
+
+use jiff::{SignedDuration, Timestamp};
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{NodeId, OperationId};
+use muster_core::lifecycle::state::UnknownWord;
+use muster_core::recovery::{Cause, Ended, Recovery, Rung, Seen, Tried, WINDOW_S};
+use serde::Deserialize;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The row of a recovery that is under way, as it comes with its node.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OpenRecovery {
+    id: Uuid,
+    signature: String,
+    what: String,
+    answers: bool,
+    asked: bool,
+    rungs: Vec<String>,
+    tried: i32,
+}
+
+impl OpenRecovery {
+    /// Its id, and what a decision sees of it.
+    ///
+    /// # Errors
+    /// When the row holds a rung that there is not.
+    pub fn opened(self) -> Result<(Uuid, Recovery), UnknownWord> {
+        let Self { id, signature, what, answers, asked, rungs, tried } = self;
+        let rungs = rungs.iter().map(|rung| rung.parse()).collect::<Result<_, _>>()?;
+        let cause = Cause { signature, what, answers, asked };
+        Ok((id, Recovery { cause, rungs, tried: usize::try_from(tried).unwrap_or(0) }))
+    }
+}
+
+/// Writes down that one begins.
+///
+/// # Errors
+/// When the database fails.
+pub async fn insert(
+    conn: &mut PgConnection,
+    node: NodeId,
+    (cause, rungs): (&Cause, &[Rung]),
+    now: Timestamp,
+) -> Result<Uuid, Error> {
+    let id = Uuid::now_v7();
+    let rungs: Vec<String> = rungs.iter().map(|rung| rung.as_str().to_owned()).collect();
+    let signature: String = cause.signature.chars().take(200).collect();
+    sqlx::query!(
+        "INSERT INTO recoveries (id, node_id, signature, what, answers, asked, rungs, begun_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        id,
+        node as NodeId,
+        signature,
+        cause.what,
+        cause.answers,
+        cause.asked,
+        &rungs,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(id)
+}
+
+/// Keeps how rungs went; so many are behind it now. Ends it, where it is over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn climb(
+    conn: &mut PgConnection,
+    recovery: Uuid,
+    (tried, went): (Option<usize>, &[Tried]),
+    ended: Option<Ended>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE recoveries SET tried = LEAST(COALESCE($2, tried + $3), cardinality(rungs)), went = went || $4, ended = $5,
+                ended_at = CASE WHEN $5::text IS NULL THEN NULL ELSE $6::timestamptz END
+         WHERE id = $1 AND ended_at IS NULL",
+        recovery,
+        tried.map(|tried| i32::try_from(tried).unwrap_or(i32::MAX)),
+        i32::try_from(went.len()).unwrap_or(0),
+        Json(went) as _,
+        ended.map(Ended::as_str),
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Recoveries are begun one after the other, until the transaction ends: two that count at once would both be the last that may.
+///
+/// # Errors
+/// When the database fails.
+pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster recoveries', 0))").execute(conn).await?;
+    Ok(())
+}
+
+/// What the bounds are looked at by, for a node and a signature.
+///
+/// # Errors
+/// When the database fails.
+pub async fn seen(
+    conn: &mut PgConnection,
+    node: NodeId,
+    signature: &str,
+    within_h: u32,
+    now: Timestamp,
+) -> Result<Seen, Error> {
+    let since = now - SignedDuration::from_hours(i64::from(within_h));
+    let window = now - SignedDuration::from_secs(WINDOW_S);
+    let row = sqlx::query!(
+        r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $3) AS "on_node!",
+                  (SELECT count(*) FROM recoveries WHERE ended_at IS NULL AND node_id <> $1) AS "under_way!",
+                  (SELECT count(DISTINCT node_id) FROM recoveries WHERE signature = $2 AND node_id <> $1
+                     AND begun_at > GREATEST($4, (SELECT max(closed_at) FROM breakers WHERE signature = $2))) AS "same_way!",
+                  (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!",
+                  EXISTS (SELECT FROM breakers WHERE signature = $2 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $5)) AS "open!""#,
+        node as NodeId,
+        signature,
+        since.to_sqlx() as _,
+        window.to_sqlx() as _,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?;
+    let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(Seen {
+        on_node: count(row.on_node),
+        under_way: count(row.under_way),
+        same_way: count(row.same_way),
+        serving: count(row.serving),
+        open: row.open,
+    })
+}
+
+/// A recovery as people read it.
+#[derive(Clone, Debug)]
+pub struct RecoveryRow {
+    pub id: Uuid,
+    pub signature: String,
+    pub what: String,
+    pub asked: bool,
+    pub rungs: Vec<String>,
+    pub tried: i32,
+    pub went: Json<Vec<Tried>>,
+    pub begun_at: Timestamp,
+    pub ended_at: Option<jiff_sqlx::Timestamp>,
+    pub ended: Option<String>,
+    /// Of one that is under way: what its node works on.
+    pub operation: Option<OperationId>,
+}
+
+/// Recoveries of a node, newest first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<RecoveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        RecoveryRow,
+        r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
+                  o.id AS "operation?: OperationId"
+           FROM recoveries r JOIN nodes n ON n.id = r.node_id
+           LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL AND r.ended_at IS NULL
+           WHERE r.node_id = $1 ORDER BY r.begun_at DESC, r.id DESC LIMIT $2"#,
+        node as NodeId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}

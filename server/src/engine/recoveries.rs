@@ -1,0 +1,145 @@
+//! Recoveries as they are begun, climbed and ended with their node's moves; and the bounds, looked at once a decision depends on them.
+
+use jiff::Timestamp;
+use muster_core::lifecycle::decision::{Decision, Effect, Ladder, Move};
+use muster_core::lifecycle::state::State;
+use muster_core::recovery::{BY_HAND, Cause, Ended, Hold, RecoveryPolicy, Rung, Tried, may_begin, may_go_on};
+use serde_json::json;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::lifecycle::EngineNode;
+use crate::error::Error;
+
+/// Why nothing more may be tried on this node now, where the decision is to try something. Recoveries that begin wait for each other here.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn hold(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    decision: &Decision,
+    now: Timestamp,
+) -> Result<Option<Hold>, Error> {
+    let under_way = node.recovery.as_ref().map(|(_, recovery)| &recovery.cause);
+    let begins = match decision {
+        Decision::Advance(Move { ladder: Some(Ladder::Begin(cause)), .. }) => Some(cause),
+        _ => None,
+    };
+    let climbs = match decision {
+        Decision::Advance(to) => {
+            to.to == State::Repairing || (node.state == State::Repairing && to.to == State::Imaging)
+        }
+        Decision::Start(_) => node.state == State::Repairing,
+        Decision::Wait(_) | Decision::Retry(..) | Decision::Cancel(_) | Decision::Granted(_) | Decision::Refused(_) => {
+            false
+        }
+    };
+    let Some(cause) = begins.or(under_way.filter(|_| climbs)) else { return Ok(None) };
+    let policy = node.policy.clone().unwrap_or_else(RecoveryPolicy::none);
+    db::recoveries::one_at_a_time(conn).await?;
+    let seen = db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
+    let held = match begins {
+        Some(cause) => may_begin(&policy, cause, seen),
+        None => may_go_on(cause, seen),
+    };
+    let Err(held) = held else { return Ok(None) };
+    if let Hold::Fleet(why) = &held
+        && db::breakers::open(conn, &cause.signature, why, None, now).await?
+    {
+        let summary = format!("the breaker of {} opened on {}: {why}", cause.signature, node.name);
+        let event = NewEvent::node(now, "muster", "breaker.opened", node.id, summary).under(node.operation);
+        db::events::insert(conn, event.with(json!({ "signature": cause.signature }))).await?;
+        metrics::counter!("muster_breakers_opened_total").increment(1);
+    }
+    Ok(Some(held))
+}
+
+/// What a move does to the recovery of its node.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn follow(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
+    let open = node.recovery.as_ref().map(|(id, _)| *id);
+    match (&to.ladder, open) {
+        (Some(Ladder::Begin(cause)), _) => begin(conn, node, cause, now).await,
+        (Some(Ladder::Climb { tried, went }), Some(id)) => {
+            db::recoveries::climb(conn, id, (Some(*tried), went), None, now).await?;
+            tell(conn, node, id, went, now).await
+        }
+        (Some(Ladder::End { how, went }), Some(id)) => {
+            tell(conn, node, id, went, now).await?;
+            end(conn, node, id, (*how, went), now).await
+        }
+        (None, Some(id)) => match rests(node, to) {
+            Some(how) => end(conn, node, id, (how, &[]), now).await,
+            None => Ok(()),
+        },
+        (Some(Ladder::Climb { .. } | Ladder::End { .. }) | None, None) => Ok(()),
+    }
+}
+
+/// How a recovery ended whose node went where no ladder leads; nothing while it goes on.
+fn rests(node: &EngineNode, to: &Move) -> Option<Ended> {
+    match to.to {
+        State::InService if node.state == State::Admitting => Some(Ended::Recovered),
+        State::Failed if !to.effects.contains(&Effect::Stopped) => Some(Ended::Failed),
+        state if state.is_resting() || matches!(state, State::Wiping | State::Inspecting) => Some(Ended::Stopped),
+        _ => None,
+    }
+}
+
+async fn begin(conn: &mut PgConnection, node: &EngineNode, cause: &Cause, now: Timestamp) -> Result<(), Error> {
+    let rungs: &[Rung] = match &node.policy {
+        Some(policy) if !policy.rungs.is_empty() || !cause.asked => &policy.rungs,
+        _ if cause.asked => &BY_HAND,
+        _ => &[],
+    };
+    let id = db::recoveries::insert(conn, node.id, (cause, rungs), now).await?;
+    let plan = match rungs {
+        [] => "no rung: it is quarantined".to_owned(),
+        rungs => rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", "),
+    };
+    let summary = format!("{}: a recovery begins for {} ({}): {plan}", node.name, cause.signature, cause.what);
+    let detail = json!({ "recovery": id, "signature": cause.signature, "rungs": rungs, "asked": cause.asked });
+    let event = NewEvent::node(now, "muster", "recovery.begun", node.id, summary).under(node.operation);
+    metrics::counter!("muster_recoveries_total").increment(1);
+    db::events::insert(conn, event.with(detail)).await
+}
+
+async fn tell(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    recovery: Uuid,
+    went: &[Tried],
+    now: Timestamp,
+) -> Result<(), Error> {
+    for Tried { rung, outcome, why } in went {
+        let because = why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let summary = format!("{}: {} {outcome}{because}", node.name, rung.title());
+        let event = NewEvent::node(now, "muster", "recovery.rung", node.id, summary).under(node.operation);
+        db::events::insert(conn, event.with(json!({ "recovery": recovery, "rung": rung, "outcome": outcome }))).await?;
+    }
+    Ok(())
+}
+
+async fn end(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    recovery: Uuid,
+    (how, went): (Ended, &[Tried]),
+    now: Timestamp,
+) -> Result<(), Error> {
+    db::recoveries::climb(conn, recovery, (None, went), Some(how), now).await?;
+    let told = match how {
+        Ended::Recovered => "recovered: every gate passes",
+        Ended::Spent => "its recovery ends: no rung is left",
+        Ended::HeldBack => "its recovery is held back",
+        Ended::Stopped => "its recovery is stopped",
+        Ended::Failed => "its recovery fails",
+    };
+    let event = NewEvent::node(now, "muster", "recovery.ended", node.id, format!("{}: {told}", node.name));
+    db::events::insert(conn, event.under(node.operation).with(json!({ "recovery": recovery, "ended": how }))).await
+}

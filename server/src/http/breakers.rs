@@ -1,0 +1,76 @@
+//! The fleet's circuit breaker: what it holds back, and a person who says that it need not any more.
+
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_api::object::Page;
+use muster_api::problem::Problem;
+use muster_api::recoveries::Breaker;
+use serde_json::json;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::extract::Path;
+use super::writing;
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::breakers::BreakerRow;
+use crate::error::Error;
+
+/// Those that were open are history.
+const NEWEST: i64 = 200;
+
+/// The routes of breakers.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_breakers)).routes(routes!(reset_breaker))
+}
+
+/// Breakers that are or were open: open ones first, then the newest.
+#[utoipa::path(get, path = "/v1/breakers", tag = "nodes", responses(
+    (status = 200, description = "At most two hundred", body = Page<Breaker>),
+))]
+async fn list_breakers(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
+    let rows = db::breakers::list(&mut *app.pool.acquire().await?, NEWEST).await?;
+    let now = app.clock.now();
+    Answer::ok(&Page { items: rows.into_iter().map(|row| object(row, now)).collect(), next_page_token: None })
+}
+
+/// Closes a breaker: somebody has looked, and nodes that fail this way may be recovered by themselves again. What failed before counts no more; nodes
+/// that were held back stay where they are until they are asked to recover.
+#[utoipa::path(post, path = "/v1/breakers/{breaker}/reset", tag = "nodes", params(("breaker", description = "Id")), responses(
+    (status = 200, description = "It is closed", body = Breaker),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn reset_breaker(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("breaker {key:?}"));
+    let id: Uuid = key.parse().map_err(|_| missing())?;
+    let now = app.clock.now();
+    writing::write(&app, async |conn| {
+        let row = db::breakers::lock(conn, id).await?.ok_or_else(missing)?;
+        if db::breakers::close(conn, id, &actor.name, now).await? {
+            let summary = format!("{} closed the breaker of {}", actor.name, row.signature);
+            let event = actor.event(now, "breaker.reset", None, summary);
+            db::events::insert(conn, event.with(json!({ "breaker": id, "signature": row.signature }))).await?;
+        }
+        let row = db::breakers::lock(conn, id).await?.ok_or_else(missing)?;
+        Answer::ok(&object(row, now))
+    })
+    .await
+}
+
+fn object(row: BreakerRow, now: Timestamp) -> Breaker {
+    let closes_at = row.closes_at.map(|at| at.to_jiff());
+    let over = row.closed_at.is_some() || closes_at.is_some_and(|at| at <= now);
+    Breaker {
+        id: row.id,
+        signature: row.signature,
+        because: row.because,
+        state: if over { "closed" } else { "open" }.to_owned(),
+        opened_at: row.opened_at,
+        closes_at,
+        closed_at: row.closed_at.map(|at| at.to_jiff()),
+        closed_by: row.closed_by,
+    }
+}

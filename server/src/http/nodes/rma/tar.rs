@@ -1,0 +1,55 @@
+//! A tar archive of a few texts, as POSIX.1-1988 has it (ustar): what every tool opens.
+
+use jiff::Timestamp;
+
+const BLOCK: usize = 512;
+/// What the header has room for without a prefix.
+const NAME_MAX: usize = 100;
+
+/// An archive that grows.
+#[derive(Debug)]
+pub(super) struct Archive {
+    bytes: Vec<u8>,
+    at: Timestamp,
+}
+
+impl Archive {
+    /// An empty one; its files are of this time.
+    pub(super) fn new(at: Timestamp) -> Self {
+        Self { bytes: Vec::new(), at }
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a file. Its name is ours: short, and without anything above its folder.
+    pub(super) fn add(&mut self, name: &str, content: &[u8]) {
+        debug_assert!(name.len() < NAME_MAX && !name.starts_with('/') && !name.contains(".."));
+        let mut header = [0_u8; BLOCK];
+        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        put(0, &name[..name.len().min(NAME_MAX - 1)]);
+        put(100, "0000644\0");
+        put(108, "0000000\0");
+        put(116, "0000000\0");
+        put(124, &format!("{:011o}\0", content.len()));
+        put(136, &format!("{:011o}\0", self.at.as_second().max(0)));
+        // The sum counts itself as blanks.
+        put(148, "        ");
+        put(156, "0");
+        put(257, "ustar\0");
+        put(263, "00");
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        self.bytes.extend_from_slice(&header);
+        self.bytes.extend_from_slice(content);
+        self.bytes.resize(self.bytes.len().next_multiple_of(BLOCK), 0);
+    }
+
+    /// The archive, with its end.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.bytes.resize(self.bytes.len() + 2 * BLOCK, 0);
+        self.bytes
+    }
+}
