@@ -49,8 +49,11 @@ pub struct PoolHealth {
 }
 
 fn default_sweep_every_h() -> u32 {
-    24
+    DEFAULT_SWEEP_EVERY_H
 }
+
+/// Once a day, where a pool does not say.
+pub const DEFAULT_SWEEP_EVERY_H: u32 = 24;
 
 fn default_undo_window_s() -> u32 {
     DEFAULT_UNDO_WINDOW_S

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_api::pools::DEFAULT_SWEEP_EVERY_H;
 use muster_core::gates::Suite;
 use muster_core::ids::NodeId;
 use sqlx::PgConnection;
@@ -42,13 +43,14 @@ pub async fn list_candidates(
         r#"SELECT n.id AS "id: NodeId", n.name,
                   (n.wish IS NULL AND pool.spec #>> '{health,sweep}' IS NOT NULL
                    AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND (j.state IN ('queued', 'leased')
-                       OR (j.step = 'sweep' AND j.finished_at > $2::timestamptz - make_interval(hours => (pool.spec #>> '{health,sweep_every_h}')::integer))))) AS "due!"
+                       OR (j.step = 'sweep' AND j.finished_at > $2::timestamptz - make_interval(hours => COALESCE((pool.spec #>> '{health,sweep_every_h}')::integer, $4)))))) AS "due!"
            FROM (SELECT id, name, wish FROM nodes WHERE state = 'in_service' AND id > $1 ORDER BY id LIMIT $3) n
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released' LEFT JOIN objects pool ON pool.id = c.pool_id
            ORDER BY n.id"#,
         after as NodeId,
         now.to_sqlx() as _,
         limit,
+        i32::try_from(DEFAULT_SWEEP_EVERY_H).unwrap_or(i32::MAX),
     )
     .fetch_all(conn)
     .await?)

@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::extract::Path;
-use super::writing;
+use super::idempotency::IdempotencyKey;
+use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -39,15 +40,21 @@ async fn list_breakers(State(app): State<App>, _: Actor) -> Result<Answer, Error
 
 /// Closes a breaker: somebody has looked, and nodes that fail this way may be recovered by themselves again. What failed before counts no more; nodes
 /// that were held back stay where they are until they are asked to recover.
-#[utoipa::path(post, path = "/v1/breakers/{breaker}/reset", tag = "nodes", params(("breaker", description = "Id")), responses(
+#[utoipa::path(post, path = "/v1/breakers/{breaker}/reset", tag = "nodes", params(("breaker", description = "Id"),
+    ("Idempotency-Key" = Option<String>, Header)), responses(
     (status = 200, description = "It is closed", body = Breaker),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn reset_breaker(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+async fn reset_breaker(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+    idempotency: IdempotencyKey,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("breaker {key:?}"));
     let id: Uuid = key.parse().map_err(|_| missing())?;
     let now = app.clock.now();
-    writing::write(&app, async |conn| {
+    writing::once(&app, &actor, idempotency, &(), async |conn| {
         let row = db::breakers::lock(conn, id).await?.ok_or_else(missing)?;
         if db::breakers::close(conn, id, &actor.name, now).await? {
             let summary = format!("{} closed the breaker of {}", actor.name, row.signature);
@@ -55,7 +62,7 @@ async fn reset_breaker(State(app): State<App>, actor: Actor, Path(key): Path<Str
             db::events::insert(conn, event.with(json!({ "breaker": id, "signature": row.signature }))).await?;
         }
         let row = db::breakers::lock(conn, id).await?.ok_or_else(missing)?;
-        Answer::ok(&object(row, now))
+        Answer::ok(&object(row, now)).map(Effect::Done)
     })
     .await
 }

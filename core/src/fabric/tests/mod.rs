@@ -35,7 +35,7 @@ impl Fabric {
         }
         let broken = self.bad_ends.contains(&pair.a) || self.bad_ends.contains(&pair.b);
         let verdict = match () {
-            () if self.errs > 0 && mixed % self.errs == 0 => Verdict::Error,
+            () if self.errs > 0 && mixed.is_multiple_of(self.errs) => Verdict::Error,
             () if broken || self.bad_edges.contains(&pair) => Verdict::Fail,
             () => Verdict::Pass,
         };

@@ -34,7 +34,7 @@ impl Declared for PoolSpec {
         }
         let wrong = health.recovery.iter().flat_map(|policy| policy.faults());
         let pointed =
-            |(member, why): (&str, String)| fault(&format!("/spec/health/recovery/{member}"), "out_of_range", why);
+            |(member, why): (&str, String)| fault(format!("/spec/health/recovery/{member}"), "out_of_range", why);
         faults.extend(wrong.map(pointed));
         faults
     }

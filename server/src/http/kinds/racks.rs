@@ -27,7 +27,7 @@ impl Declared for RackSpec {
             faults.push(fault("/spec/cables", "too_many", &most));
         } else {
             let wrong = cabling::lint(&self.cables).into_iter().take(FAULTS_MAX);
-            faults.extend(wrong.map(|(at, why)| fault(&format!("/spec/cables/{at}"), "invalid", &why)));
+            faults.extend(wrong.map(|(at, why)| fault(format!("/spec/cables/{at}"), "invalid", &why)));
         }
         faults
     }

@@ -215,6 +215,7 @@ fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             | Wish::Recover
             | Wish::Reinstate
             | Wish::CheckDrift
+            | Wish::Sweep
     ) && !(wish == Wish::Recover && state == NodeState::InService);
     match node.protected && !harmless {
         true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),

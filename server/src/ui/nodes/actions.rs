@@ -120,6 +120,7 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
             | Wish::Recover
             | Wish::Reinstate
             | Wish::CheckDrift
+            | Wish::Sweep
     ) && !(wish == Wish::Recover && state == NodeState::InService);
     (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
 }
