@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 57] = [
+pub const VERBS: [(&str, &str); 61] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -75,6 +75,7 @@ pub const VERBS: [(&str, &str); 57] = [
     ("node.converge", "ou"),
     ("node.reinstall", "o"),
     ("node.sweep", "ou"),
+    ("node.rotate-bmc", ""),
     ("node.rename", "o"),
     ("node.move", "o"),
     ("node.release", "ou"),
@@ -88,6 +89,8 @@ pub const VERBS: [(&str, &str); 57] = [
     ("blob.write", "u"),
     ("agent.enrol", ""),
     ("agent.remove", ""),
+    ("user.read", ""),
+    ("user.disable", ""),
     ("token.read", ""),
     ("token.create", "o"),
     ("token.revoke", ""),
@@ -103,6 +106,7 @@ pub const VERBS: [(&str, &str); 57] = [
     ("suite.write", "ou"),
     ("cluster.write", ""),
     ("pool.write", "ou"),
+    ("pool.run-pairs", "ou"),
     ("role_binding.write", ""),
     ("webhook.read", "ouv"),
     ("webhook.write", ""),

@@ -27,6 +27,9 @@ pub struct Agent {
     pub clock_offset_ms: Option<i64>,
     /// Until when its newest certificate counts. Absent until it enrolled. It renews at half of a certificate's life.
     pub certified_until: Option<Timestamp>,
+    /// Counts who was enrolled under its name. The ETag is `"<generation>"`.
+    #[serde(default)]
+    pub generation: i64,
 }
 
 /// The answer to an enrolment: the only time the token is shown.

@@ -1,18 +1,27 @@
-//! Approvals: releases beyond what one person may do alone in an hour, and waivers of gates, until a second person decides.
+//! Approvals: what erases more disks than one person may do alone in an hour, and waivers of gates, until a second person decides.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// A release or a waiver that waits for a second person.
+/// A release, a wipe, a new installation or a waiver that waits for a second person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Approval {
     pub id: Uuid,
     /// Of a release.
     pub claim: Option<String>,
-    /// Of a release, and of a waiver for one node.
+    /// Of all but a waiver for a rack or a pool.
     pub node: Option<String>,
+    /// Of a release: another node comes first, and takes the claim.
+    #[serde(default)]
+    pub replaces: bool,
+    /// What would be done to the node: `wipe` or `reinstall`. Neither of a release, which has its claim, nor of a waiver.
+    #[serde(default)]
+    pub action: Option<String>,
+    /// Why it was asked for, of an action.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// The waiver, where it is about one.
     #[serde(default)]
     pub waiver: Option<Uuid>,
@@ -24,7 +33,7 @@ pub struct Approval {
     pub expires_at: Timestamp,
     pub state: ApprovalState,
     pub decided_by: Option<String>,
-    /// The release, once approved.
+    /// What was begun, once approved.
     pub operation: Option<Uuid>,
 }
 

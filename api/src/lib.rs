@@ -20,6 +20,7 @@ pub mod kind; // Kinds: how they are called in paths and documents
 pub mod nodes; // One server: what is wanted of it and where it is on its way
 pub mod object; // The shape every object has
 pub mod operations; // Something long that was asked for
+pub mod pairs; // Nodes of a pool, measured against each other
 pub mod plans; // What writing a set of objects would do
 pub mod pools; // What the nodes of a pool run
 pub mod problem; // RFC 9457 answers
@@ -30,5 +31,6 @@ pub mod stacks; // Pins over an image
 pub mod subnets; // Provisioning networks
 pub mod suites; // Ordered gates
 pub mod tokens; // Tokens of machines
+pub mod users; // People, and whom an administrator keeps out
 pub mod waivers; // Gates that count as passed all the same
 pub mod webhooks; // Events told to somebody else's server

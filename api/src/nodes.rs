@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
 use muster_core::facts::{Facts, Firmware};
+use muster_core::firmware::BmcInventory;
 use muster_core::parts::PartKind;
 use muster_core::values::Mac;
 use serde::{Deserialize, Serialize};
@@ -156,8 +157,11 @@ pub struct NodeStatus {
     /// The operation it is busy with.
     pub operation: Option<Uuid>,
     pub conditions: Vec<Condition>,
-    /// Addresses as reserved, by MAC.
+    /// Addresses as reserved, by MAC: what `spec.macs` says, or what the server picked.
     pub addresses: Vec<NodeAddress>,
+    /// The port of its BMC: what `spec.power` says, or the usual one. Absent where it has none.
+    #[serde(default)]
+    pub effective_bmc_port: Option<u16>,
     pub facts_observed_at: Option<Timestamp>,
     pub last_gate_run: Option<LastGateRun>,
 }
@@ -209,6 +213,18 @@ pub struct NodeFacts {
     pub source: String,
     pub observed_at: Timestamp,
     pub facts: Facts,
+    /// What its BMC says; absent where it was never asked, or speaks IPMI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<NodeInventory>,
+}
+
+/// What a node's BMC says of firmware and BIOS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeInventory {
+    /// Since when it says so.
+    pub since: Timestamp,
+    pub observed_at: Timestamp,
+    pub inventory: BmcInventory,
 }
 
 /// A piece of what a node wrote on its serial console. It comes from a machine nobody trusts, escape sequences included.
@@ -319,6 +335,9 @@ pub struct NodePlan {
 /// A board, GPU, NIC, disk or DIMM by its serial: where it is, where it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Component {
+    /// Of this part in this node.
+    #[serde(default)]
+    pub id: Uuid,
     /// The name of the node it was seen in.
     pub node: String,
     pub kind: String,

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::kind::Kind;
-use crate::object::NoStatus;
 
 /// A pool, by the names of what its nodes run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -48,6 +47,17 @@ pub struct PoolHealth {
     pub recovery: Option<RecoveryPolicy>,
 }
 
+/// What holds where the spec does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolStatus {
+    /// What `spec.undo_window_s` is.
+    #[serde(default)]
+    pub effective_undo_window_s: u32,
+    /// `spec.health` with all that it leaves out.
+    #[serde(default)]
+    pub effective_health: Option<PoolHealth>,
+}
+
 fn default_sweep_every_h() -> u32 {
     DEFAULT_SWEEP_EVERY_H
 }
@@ -68,5 +78,5 @@ impl Kind for PoolSpec {
     const KIND: &'static str = "pool";
     const COLLECTION: &'static str = "pools";
     const SCHEMA: &'static str = "Pool";
-    type Status = NoStatus;
+    type Status = PoolStatus;
 }

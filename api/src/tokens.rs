@@ -20,7 +20,7 @@ pub struct CreateToken {
     pub scope: Scope,
     /// Seconds until it ends; at most a year.
     pub expires_in_s: u32,
-    /// How many nodes it may release in an hour before each needs a second person.
+    /// How many nodes it may release, wipe or install anew in an hour before each needs a second person.
     #[serde(default = "default_releases_per_hour")]
     pub releases_per_hour: u32,
 }
@@ -29,7 +29,7 @@ fn default_releases_per_hour() -> u32 {
     DEFAULT_RELEASES_PER_HOUR
 }
 
-/// What one person may release in an hour.
+/// What one person may release, wipe or install anew in an hour.
 pub const DEFAULT_RELEASES_PER_HOUR: u32 = 20;
 
 /// A token, without its secret.
@@ -44,8 +44,18 @@ pub struct Token {
     pub expires_at: Timestamp,
     pub last_used: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// How many nodes it may release in an hour alone; any number when absent.
+    /// How many nodes it may release, wipe or install anew in an hour alone; any number when absent.
     pub releases_per_hour: Option<u32>,
+    /// Always 1: a token is never changed, only ended. Its ETag is `"1"`.
+    #[serde(default = "first")]
+    pub generation: i64,
+}
+
+/// Of what is never changed.
+pub const FIRST: i64 = 1;
+
+fn first() -> i64 {
+    FIRST
 }
 
 /// The answer to a creation: the only time the token is shown.

@@ -43,6 +43,9 @@ pub struct Waiver {
     /// Who did, or turned it down.
     pub decided_by: Option<String>,
     pub ended_by: Option<String>,
+    /// Always 1: a waiver is never changed, only ended. Its ETag is `"1"`.
+    #[serde(default)]
+    pub generation: i64,
 }
 
 /// How a waiver stands.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::profiles::HardwareProfile;
 
+/// Reasons that Muster gives a scheduler begin so; a node that is out with any other is somebody else's affair.
+pub const OUR_REASON: &str = "muster:";
+
 /// A cluster as declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -6,9 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::firmware::UpdateClass;
 use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
-use crate::stacks::language::Expectations;
+use crate::stacks::language::{Expectations, FirmwareItem};
 use crate::stacks::{LockedPackage, StackSpec};
 
 words! {
@@ -27,12 +28,25 @@ words! {
     }
 }
 
+/// The wishes that erase a disk: what is on it is not to be had back. They are asked of a node as it was read (`If-Match`), typed out on a page, and count
+/// together against what one person, and one pool, may do in an hour before each needs a second person.
+///
+/// What goes on with one of them (`retry`) was counted as that; what a recovery installs anew is bounded by its pool's policy.
+pub const ERASES: &[Wish] = &[Wish::Release, Wish::Wipe, Wish::Reinstall];
+
+/// Whether a wish erases a disk.
+pub fn erases(wish: Wish) -> bool {
+    ERASES.contains(&wish)
+}
+
 /// What a wish does to a node in this state; of a failed one, by what failed.
 pub fn of_wish(wish: Wish, state: State, failed: Option<State>) -> Effect {
     match wish {
         Wish::Reject | Wish::Retire | Wish::CheckDrift | Wish::Sweep => Effect::None,
         // Out of the scheduler or into it again; the machine goes on.
-        Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain => Effect::InPlace,
+        Wish::Adopt | Wish::Drain | Wish::Undrain | Wish::Quarantine | Wish::Maintain | Wish::RotateBmc => {
+            Effect::InPlace
+        }
         // Beside its jobs where it is in service; in the live image anywhere else.
         Wish::Inspect if state == State::InService => Effect::InPlace,
         Wish::Accept | Wish::Inspect | Wish::Recover | Wish::Resume | Wish::Reinstate | Wish::ReplaceParts => {
@@ -69,14 +83,15 @@ pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
         selector: None,
         beside: BTreeMap::new(),
         known_bad: Vec::new(),
-        firmware: Vec::new(),
         expects: Expectations::default(),
         ..stack.clone()
     };
     if before.image != after.image {
         return Effect::Reinstall;
     }
-    let booted = before.kernel_args != after.kernel_args
+    let booted = firmware(before) != firmware(after)
+        || before.bios != after.bios
+        || before.kernel_args != after.kernel_args
         || before.modules_blacklist != after.modules_blacklist
         || kernels(before) != kernels(after);
     match booted {
@@ -84,6 +99,11 @@ pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
         false if words(before) != words(after) => Effect::InPlace,
         false => Effect::None,
     }
+}
+
+/// The firmware that a machine is restarted for.
+fn firmware(stack: &StackSpec) -> Vec<&FirmwareItem> {
+    stack.firmware.iter().filter(|item| item.class == UpdateClass::Reboot).collect()
 }
 
 /// The kernels that a stack brings, as Debian names their packages.
@@ -117,7 +137,12 @@ mod tests {
         let of = |change: serde_json::Value| of_stack(&stack(&json!({})), &stack(&change));
         assert_eq!(of(json!({})), Effect::None);
         assert_eq!(of(json!({ "version": "2" })), Effect::None);
-        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::None);
+        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::Reboot);
+        assert_eq!(
+            of(json!({ "firmware": [{ "component": "bmc", "version": "2", "class": "none" }] })),
+            Effect::InPlace
+        );
+        assert_eq!(of(json!({ "bios": [{ "attributes": { "Turbo": true } }] })), Effect::Reboot);
         assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
@@ -134,6 +159,7 @@ mod tests {
             for state in State::ALL {
                 let effect = of_wish(*wish, *state, None);
                 assert_eq!(effect == Effect::Wipe, matches!(wish, Wish::Wipe | Wish::Release), "{wish} in {state}");
+                assert_eq!(effect >= Effect::Reinstall, erases(*wish), "{wish} in {state}: is it in ERASES?");
             }
         }
         assert_eq!(of_wish(Wish::Inspect, State::InService, None), Effect::InPlace);

@@ -10,6 +10,7 @@ pub mod consoles; // Text of serial consoles: what is kept, how it is shown
 pub mod effects; // What a change costs the machines it reaches
 pub mod fabric; // Pairs of nodes, measured by turns: who meets whom, and who is blamed
 pub mod facts; // What inspection observed on a node
+pub mod firmware; // What BMCs say of firmware and BIOS, against what is wanted
 pub mod gates; // Gate criteria and verdicts
 pub mod ids; // One type per kind of id
 pub mod images; // OS disk images and their manifests

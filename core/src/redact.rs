@@ -1,6 +1,8 @@
 //! Secrets are taken out of what leaves the house. Nothing of ours should hold one; what tools and firmware print is somebody else's, and is looked at
 //! by its shape: a name that says that a secret follows, a private key, a bearer token, a password in a URL.
 
+use std::ops::Range;
+
 /// What stands where a secret was.
 pub const REMOVED: &str = "[removed]";
 
@@ -29,66 +31,89 @@ pub fn redact(text: &str) -> String {
     out
 }
 
+/// One pass over a line, however many secrets it holds: what a machine prints may be made to be slow to read.
 fn words(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some((at, value)) = next_secret(rest) {
-        out.push_str(&rest[..at]);
-        out.push_str(REMOVED);
-        rest = &rest[at + value..];
+    let lower = line.to_ascii_lowercase();
+    let mut signs: Vec<(usize, Sign)> = Vec::new();
+    signs.extend(
+        NAMES.iter().flat_map(|name| lower.match_indices(name)).map(|(at, name)| (at + name.len(), Sign::Name)),
+    );
+    signs.extend(lower.match_indices("authorization: ").map(|(at, sign)| (at + sign.len(), Sign::Header)));
+    signs.extend(lower.match_indices("://").map(|(at, sign)| (at + sign.len(), Sign::Url)));
+    signs.sort_unstable();
+    let (mut out, mut told) = (String::with_capacity(line.len()), 0);
+    // Signs that stand in a secret are a part of it.
+    for (at, sign) in signs {
+        if at < told {
+            continue;
+        }
+        let secret = match sign {
+            Sign::Name => named(&lower, at),
+            Sign::Header => header(&lower, at),
+            Sign::Url => in_url(&lower, at),
+        };
+        if let Some(secret) = secret.filter(|secret| !secret.is_empty() && !lower[secret.start..].starts_with(REMOVED))
+        {
+            out.push_str(&line[told..secret.start]);
+            out.push_str(REMOVED);
+            told = secret.end;
+        }
     }
-    out.push_str(rest);
+    out.push_str(&line[told..]);
     out
 }
 
-/// Where the first secret of a line begins, and how long it is in bytes.
-fn next_secret(line: &str) -> Option<(usize, usize)> {
-    [named(line), bearer(line), in_url(line)].into_iter().flatten().min_by_key(|(at, _)| *at)
+/// What says that a secret may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sign {
+    Name,
+    Header,
+    Url,
 }
 
-/// `password=x`, `"api_key": "x"`, `muster.nonce=x`.
-fn named(line: &str) -> Option<(usize, usize)> {
-    let lower = line.to_ascii_lowercase();
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    for name in NAMES {
-        for (at, _) in lower.match_indices(name) {
-            // The rest of the word, then a sign that a value follows.
-            let after = at + name.len();
-            let word =
-                lower[after..].find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))).unwrap_or(0);
-            let sign = lower[after + word..].trim_start_matches(['"', '\'', '\\']);
-            let Some(value) = sign.trim_start().strip_prefix([':', '=']) else { continue };
-            let value = value.trim_start_matches([' ', '"', '\'', '\\']);
-            let begins = lower.len() - value.len();
-            let length = value.find([' ', '"', '\'', ',', ';', '}', '\\', '&']).unwrap_or(value.len());
-            if length > 0 && !lower[begins..].starts_with(REMOVED) {
-                found.push((begins, length));
-            }
-        }
-    }
-    found.into_iter().min()
+/// Bytes in which a sign must have led to its secret, and of a secret that nothing ends: no secret is as long, and no look at it longer.
+const NEAR: usize = 64;
+const LONGEST: usize = 4096;
+
+/// Where a text is cut that may be longer than what is looked at.
+fn near(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+/// `password=x`, `"api_key": "x y"`, `muster.nonce=x`.
+fn named(line: &str, at: usize) -> Option<Range<usize>> {
+    // The rest of the word, then a sign that a value follows.
+    let rest = near(&line[at..], NEAR);
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    let rest = rest.trim_start_matches(['"', '\'', '\\']).trim_start();
+    let value = rest.strip_prefix([':', '='])?.trim_start_matches(' ');
+    let quote = value.trim_start_matches('\\').chars().next().filter(|c| matches!(c, '"' | '\''));
+    let value = value.trim_start_matches(['"', '\'', '\\']);
+    let begins = near(&line[at..], NEAR).len() - value.len() + at;
+    let value = near(&line[begins..], LONGEST);
+    let length = match quote {
+        Some(quote) => value.find([quote, '\\']),
+        None => value.find([' ', '"', '\'', ',', ';', '}', '\\', '&']),
+    };
+    Some(begins..begins + length.unwrap_or(value.len()))
 }
 
 /// `Authorization: Bearer x`
-fn bearer(line: &str) -> Option<(usize, usize)> {
-    let lower = line.to_ascii_lowercase();
-    let at = ["bearer ", "basic "].iter().find_map(|word| {
-        let begins = lower.find(&format!("authorization: {word}"))? + "authorization: ".len() + word.len();
-        (!lower[begins..].starts_with(REMOVED)).then_some(begins)
-    })?;
-    let length = lower[at..].find([' ', '"', '\'', '\\']).unwrap_or(lower.len() - at);
-    (length > 0).then_some((at, length))
+fn header(line: &str, at: usize) -> Option<Range<usize>> {
+    let begins =
+        ["bearer ", "basic "].iter().find_map(|word| line[at..].starts_with(word).then_some(at + word.len()))?;
+    let value = near(&line[begins..], LONGEST);
+    Some(begins..begins + value.find([' ', '"', '\'', '\\']).unwrap_or(value.len()))
 }
 
 /// `https://user:x@host/`
-fn in_url(line: &str) -> Option<(usize, usize)> {
-    line.match_indices("://").find_map(|(at, _)| {
-        let authority = &line[at + 3..];
-        let end = authority.find(['/', ' ', '"', '\'']).unwrap_or(authority.len());
-        let (user, _) = authority[..end].rsplit_once('@')?;
-        let (name, password) = user.split_once(':')?;
-        (!password.is_empty() && password != REMOVED).then_some((at + 3 + name.len() + 1, password.len()))
-    })
+fn in_url(line: &str, at: usize) -> Option<Range<usize>> {
+    let authority = near(&line[at..], LONGEST);
+    let authority = &authority[..authority.find(['/', ' ', '"', '\'']).unwrap_or(authority.len())];
+    let (user, _) = authority.rsplit_once('@')?;
+    let (name, password) = user.split_once(':')?;
+    let begins = at + name.len() + 1;
+    Some(begins..begins + password.len())
 }
 
 #[cfg(test)]
@@ -113,6 +138,9 @@ mod tests {
             ),
             ("a token ring and a secret place", "a token ring and a secret place"),
             ("password=a token=b", "password=[removed] token=[removed]"),
+            ("\"password\": \"correct horse\", \"gpu\": 3", "\"password\": \"[removed]\", \"gpu\": 3"),
+            ("passwd='a b' x", "passwd='[removed]' x"),
+            ("at http://a:b@x and ftp://c:d@y", "at http://a:[removed]@x and ftp://c:[removed]@y"),
         ];
         for (said, told) in table {
             assert_eq!(redact(said), told);
@@ -124,6 +152,15 @@ mod tests {
             redact("x -----BEGIN PRIVATE KEY-----\\nabc\\n-----END PRIVATE KEY-----\nafter"),
             "[removed]\nafter"
         );
+    }
+
+    /// Each of these took a look at the whole rest of its line for each of its signs.
+    #[test]
+    fn a_line_made_to_be_slow_is_read_in_one_pass() {
+        for part in ["token", "token=a ", "token =", "://", "://a:b@c ", "password=\"", "authorization: bearer "] {
+            let line = part.repeat((512 << 10) / part.len());
+            assert!(redact(&line).len() <= 3 * line.len(), "{part}");
+        }
     }
 
     proptest! {

@@ -61,6 +61,9 @@ async fn read(target: &BmcTarget) {
         power_off: zero,
         shutdown: zero,
         dip: zero,
+        inventory: second,
+        update: zero,
+        boot: zero,
         cool_off: zero,
         cool_off_max: zero,
     };
@@ -97,6 +100,15 @@ async fn read(target: &BmcTarget) {
     if let Err(error) = bmc.power_watts().await {
         shown.push(error.to_string());
     }
+    match bmc.inventory().await {
+        Ok(inventory) => {
+            assert!(inventory.firmware.len() <= 256 && inventory.bios.len() <= 4096);
+            shown.extend(inventory.firmware.into_iter().flat_map(|seen| [seen.id, seen.name, seen.version]));
+            shown.extend(inventory.bios.into_iter().flat_map(|(name, value)| [name, value.to_string()]));
+            shown.extend(inventory.unread);
+        }
+        Err(error) => shown.push(error.to_string()),
+    }
     for text in shown {
         assert!(text.chars().count() <= 4000 && !text.contains(char::is_control), "{text:?}");
     }
@@ -127,7 +139,11 @@ fn start() -> Bench {
     });
     let address = "127.0.0.1".parse().expect("an address");
     let (user, password) = ("admin".to_owned(), Secret::new("secret"));
-    Bench { runtime, answers, target: BmcTarget { address, port, user, password, certificate: None, system: None } }
+    Bench {
+        runtime,
+        answers,
+        target: BmcTarget { address, port, user, password, certificate: None, system: None, also: None },
+    }
 }
 
 fn tls() -> TlsAcceptor {

@@ -4,19 +4,19 @@ use std::fmt::Debug;
 
 use muster_core::facts::Facts;
 use muster_core::stacks::{ConvergePlan, ConvergeReport};
-use muster_core::wire::{agent, node};
+use muster_core::wire::{agent, consoles, node, pair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Every message is tried on every input: most fit one, and it is the others that must say no.
 pub(crate) fn run(data: &[u8]) {
-    let rounds: [fn(&[u8]); 25] = [
+    let rounds: [fn(&[u8]); 27] = [
         round::<agent::Hello>,
         round::<agent::Welcome>,
         round::<agent::SitePoll>,
         round::<agent::SiteConfig>,
         round::<agent::Sightings>,
-        round::<agent::ConsoleReport>,
+        round::<consoles::ConsoleReport>,
         round::<agent::LeaseJobs>,
         round::<agent::LeasedJobs>,
         round::<agent::StartAct>,
@@ -33,6 +33,8 @@ pub(crate) fn run(data: &[u8]) {
         round::<node::Line>,
         round::<node::Answer>,
         round::<node::Marker>,
+        round::<pair::PairLine>,
+        round::<pair::PairAnswer>,
         round::<Facts>,
         round::<ConvergePlan>,
         round::<ConvergeReport>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::converge::machine::Machine;
 use crate::failure::fatal;
-use crate::gates;
+use crate::gates::{self, Kept, Shared};
 use crate::job::JobContext;
 use crate::tool::{self, Call};
 use crate::{files, inventory, paths};
@@ -100,17 +100,29 @@ pub fn command(arguments: &[String]) -> ExitCode {
             return ExitCode::from(NOT_UNDERSTOOD);
         }
     };
-    let (verdict, reason) = answer(wanted);
+    let (verdict, reason, looks) = answer(wanted);
     println!("{}: {reason}", verdict.as_str());
     let unfit = match verdict {
         SuiteVerdict::Pass => false,
         SuiteVerdict::Fail => true,
         SuiteVerdict::Unknown => wanted.strict,
     };
-    if unfit && wanted.drain {
-        drain(&reason);
+    if !unfit || !wanted.drain || drain(&reason) {
+        keep_looks(&looks);
+    } else {
+        // Nobody heard of it: the next one measures anew, and what the kernel said is told again.
+        let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
     if unfit { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// What was told is not told again.
+fn keep_looks(looks: &[Kept]) {
+    for look in looks {
+        if let Err(failure) = look.write() {
+            eprintln!("muster-node: where the look at the kernel's log ended is not kept: {}", failure.message);
+        }
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
@@ -138,24 +150,25 @@ fn parse(arguments: &[String]) -> Result<Option<Wanted>, Failure> {
 }
 
 /// The verdict of now, or the last one while it is fresh.
-fn answer(wanted: Wanted) -> (SuiteVerdict, String) {
+fn answer(wanted: Wanted) -> (SuiteVerdict, String, Vec<Kept>) {
+    let unknown = |why: String| (SuiteVerdict::Unknown, why, Vec::new());
     let plan: GatePlan = match files::read_json(&paths::at(PLAN), PLAN_MAX) {
         Ok(Some(plan)) => plan,
-        Ok(None) => return (SuiteVerdict::Unknown, "this node was given no smoke suite".into()),
-        Err(failure) => return (SuiteVerdict::Unknown, failure.message),
+        Ok(None) => return unknown("this node was given no smoke suite".into()),
+        Err(failure) => return unknown(failure.message),
     };
     let of = Digest::of(&serde_json::to_vec(&plan).unwrap_or_default());
     let now_s = up_s();
-    if let Some(fresh) = now_s.and_then(|now_s| fresh(of, now_s, wanted.max_age_s)) {
-        return fresh;
+    if let Some((verdict, reason)) = now_s.and_then(|now_s| fresh(of, now_s, wanted.max_age_s)) {
+        return (verdict, reason, Vec::new());
     }
-    let (verdict, reason) = measure(plan, wanted.within);
+    let (verdict, reason, looks) = measure(plan, wanted.within);
     if let Some(at_s) = now_s {
         let last = Last { at_s, plan: of, verdict: verdict.as_str().into(), reason: reason.clone() };
         // A verdict that cannot be kept is come to again: nothing else depends on it.
         let _told_again = files::write_json(&paths::at(LAST), 0o644, &last);
     }
-    (verdict, reason)
+    (verdict, reason, looks)
 }
 
 /// The last verdict, where it is of this plan and this boot, and young enough.
@@ -182,11 +195,11 @@ fn up_s() -> Option<u64> {
 /// What the thread that measures says.
 enum Said {
     Begun(usize),
-    Ended(Vec<GateResult>),
+    Ended(Vec<GateResult>, Vec<Kept>),
 }
 
 /// Runs the suite, gate by gate, in a thread that is left behind where it does not come back.
-fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String) {
+fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>) {
     let deadline = Instant::now() + within;
     let mut gates: Vec<Gate> = plan.suite.gates.clone();
     gates.sort_by_key(|gate| gate.stage);
@@ -194,38 +207,40 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String) {
     let asked = plan.clone();
     std::thread::spawn(move || {
         let cx = JobContext::foreground(within);
-        let facts = inventory::collect(&cx).facts;
+        let (facts, shared) = (inventory::collect(&cx).facts, Shared::default());
         for at in 0..asked.suite.gates.len() {
             if said.send(Said::Begun(at)).is_err() {
                 return;
             }
             let one = one_gate(&asked, at, cx.remaining());
-            let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx };
+            let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
             let results = gates::run_on(&bench).unwrap_or_default();
-            if said.send(Said::Ended(results)).is_err() {
+            if said.send(Said::Ended(results, shared.take_looks())).is_err() {
                 return;
             }
         }
     });
-    let (mut results, mut running) = (Vec::new(), None);
+    let (mut results, mut looks, mut running) = (Vec::new(), Vec::new(), None);
     loop {
         match heard.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
             Ok(Said::Begun(at)) => running = gates.get(at),
-            Ok(Said::Ended(more)) => {
+            Ok(Said::Ended(more, looked)) => {
                 results.extend(more);
+                looks.extend(looked);
                 running = None;
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(gate) = running.filter(|gate| gate.on_timeout == OnTimeout::Fail) {
                     let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
-                    return (SuiteVerdict::Fail, reason);
+                    return (SuiteVerdict::Fail, reason, looks);
                 }
                 break;
             }
         }
     }
-    told(&plan, &results)
+    let (verdict, reason) = told(&plan, &results);
+    (verdict, reason, looks)
 }
 
 /// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
@@ -260,21 +275,22 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
     (verdict, reason)
 }
 
-/// Takes the node out of Slurm, jobs that run go on. Slurm says which node this is; where it does not, its host name is.
-fn drain(reason: &str) {
+/// Takes the node out of Slurm, jobs that run go on; whether Slurm did. Slurm says which node this is; where it does not, its host name is.
+fn drain(reason: &str) -> bool {
     let host = || {
         let name = files::read_capped(&paths::at("/proc/sys/kernel/hostname"), 256).ok()?;
         String::from_utf8(name).ok().map(|name| name.trim().to_owned())
     };
-    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else { return };
+    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else { return false };
     let plain = |c: char| if c.is_control() || c == '"' { ' ' } else { c };
     let why: String = reason.chars().map(plain).take(REASON_MAX).collect();
     let (node, why) = (format!("NodeName={node}"), format!("Reason=muster: {why}"));
     let argv = ["scontrol", "update", &node, "State=DRAIN", &why];
     let cx = JobContext::foreground(DRAIN);
     match tool::run(&cx, &Call { argv: &argv, ..Call::default() }) {
-        Ok(done) if done.status.success() => {}
+        Ok(done) if done.status.success() => return true,
         Ok(done) => eprintln!("muster-node: scontrol: {}", tool::tail(&done.stderr, 300)),
         Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
     }
+    false
 }

@@ -46,7 +46,12 @@ impl Node {
              timeout_s = 30\nfinding = \"Replace the module.\"\nargv = {argv:?}\n\
              criteria = [{{ metric = \"memory.bandwidth\", op = \">=\", limit = {limit}, unit = \"MB/s\" }}]\n{more}"
         );
-        let suite: Suite = toml::from_str(&text).unwrap();
+        self.wished(&text);
+    }
+
+    /// The server's wish as a suite.
+    fn wished(&self, text: &str) {
+        let suite: Suite = toml::from_str(text).unwrap();
         let profile: HardwareProfile = toml::from_str(PROFILE).unwrap();
         let plan = GatePlan {
             suite,
@@ -58,6 +63,7 @@ impl Node {
             waived: vec![],
             health: None,
             xid: None,
+            firmware: Some(vec![]),
         };
         let plan = serde_json::to_vec(&plan).unwrap();
         std::fs::write(self.path().join("var/lib/muster/health.json"), plan).unwrap();
@@ -145,6 +151,35 @@ fn an_answer_comes_in_time_whatever_hangs() {
     let (code, said) = node.health(&["--within", "3"]);
     assert!(code == 1 && said.starts_with("fail: gate memory"), "{code} {said}");
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_fault_in_the_kernels_log_is_told_until_slurm_took_it_and_not_again() {
+    let node = Node::new();
+    node.wished(
+        "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"kernel.new\"\ntitle = \"t\"\nstage = \"inventory\"\n\
+         parser = \"kernel-log-new\"\ntimeout_s = 30\nfinding = \"Look at it.\"\n\
+         criteria = [{ metric = \"kernel.xid_fatal\", op = \"==\", limit = 0, unit = \"events\" }]\n",
+    );
+    for folder in ["proc/sys/kernel/random", "dev"] {
+        std::fs::create_dir_all(node.path().join(folder)).unwrap();
+    }
+    std::fs::write(node.path().join("proc/sys/kernel/random/boot_id"), "6f7c1d0e-0000-4000-8000-000000000001\n")
+        .unwrap();
+    let xid = "6,1,1000000,-;quiet\n3,2,2000000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n";
+    std::fs::write(node.path().join("dev/kmsg"), xid).unwrap();
+    let scontrol = node.path().join("bin/scontrol");
+    let slurm = |answers: &str| {
+        std::fs::write(&scontrol, format!("#!/bin/sh\n{answers}\n")).unwrap();
+        std::fs::set_permissions(&scontrol, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    slurm("exit 1");
+    assert_eq!((node.health(&["--drain"]).0, node.health(&["--drain"]).0), (1, 1), "its controller is away");
+    slurm("exit 0");
+    let (code, said) = node.health(&["--drain"]);
+    assert!(code == 1 && said.contains("kernel.xid_fatal is 1 events"), "{code} {said}");
+    let (code, said) = node.health(&["--max-age", "0"]);
+    assert!(code == 0 && said.starts_with("pass"), "{code} {said}");
 }
 
 #[test]

@@ -167,6 +167,7 @@ fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
         variables,
         in_use: false,
         xid: None,
+        firmware: Some(vec![]),
         health: None,
         waived: Vec::new(),
     };

@@ -266,10 +266,13 @@ fn constraint(name: Option<&str>) -> Option<(&'static str, &'static str)> {
         "node_macs_mac_key" => ("mac_taken", "Another node has this MAC address."),
         "node_macs_address_key" => ("address_taken", "Another node has this address on the subnet."),
         "claims_node_key" => ("node_claimed", "The node is claimed already."),
+        "claims_replacement_key" => ("replacing", "Another node is on its way for this claim."),
         "claims_unsanitised" => ("unsanitised", "The node's disks may hold data; wipe it first."),
         "job_acts_permitted" => {
             ("not_permitted", "What is done once begins under a permit that was redeemed; redeem it first.")
         }
+        "pair_runs_open_key" => ("pairs_under_way", "The pool's pairs are being measured already; one run at a time."),
+        "pair_ends_open_key" => ("busy", "A node of the pool has just been taken into another run; try again shortly."),
         "operations_open_key" => ("busy", "The node works on another operation; try again shortly."),
         _ => return None,
     })

@@ -3,7 +3,10 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use serde_json::Value as Json;
+
 use crate::contract::{self, Member, Type};
+use crate::remote::state_of;
 
 /// A kind of the API, as a resource and as two data sources.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +31,25 @@ pub(crate) enum Fixed {
     Nothing,
     Name,
     NameAndSpec,
+    /// All of the spec but these members.
+    NameAndSpecBut(&'static [&'static str]),
 }
 
 /// Something that goes on after the API has answered, and can be waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
-    /// Where in the object its state stands.
+    /// Where in the object its node's state stands.
     pub(crate) state: &'static str,
-    /// What is waited for unless `wait_for` says otherwise; `none` is nothing.
-    pub(crate) goal: &'static str,
-    /// Nothing goes on by itself from here.
-    pub(crate) stuck: &'static [&'static str],
+    pub(crate) until: Until,
+}
+
+/// When a wait is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// As the configuration's `wait_for` says: a state, or `none`, which it is by default. Nothing goes on by itself from `stuck`.
+    State { stuck: &'static [&'static str] },
+    /// As the server says of the object: `status.ready`, `status.stuck`.
+    Ready,
 }
 
 /// The `wait_for` that waits for nothing.
@@ -47,6 +58,24 @@ pub(crate) const NOTHING: &str = "none";
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const STUCK: &[&str] = &["failed", "quarantined", "maintenance", "retired"];
+
+impl Wait {
+    /// Whether what is waited for has happened.
+    pub(crate) fn reached(&self, object: &Json, goal: &str) -> bool {
+        match self.until {
+            Until::State { .. } => goal == NOTHING || state_of(object, self.state) == goal,
+            Until::Ready => object.pointer("/status/ready").and_then(Json::as_bool) == Some(true),
+        }
+    }
+
+    /// Whether it will not happen by itself.
+    pub(crate) fn is_stuck(&self, object: &Json) -> bool {
+        match self.until {
+            Until::State { stuck } => stuck.contains(&state_of(object, self.state)),
+            Until::Ready => object.pointer("/status/stuck").and_then(Json::as_bool) == Some(true),
+        }
+    }
+}
 
 const fn declared(word: &'static str, collection: &'static str, schema: &'static str) -> Kind {
     Kind { word, collection, schema, fixed: Fixed::Name, wait: None, patience: MINUTE }
@@ -68,13 +97,13 @@ pub(crate) const KINDS: [Kind; 15] = [
     declared("webhook", "webhooks", "Webhook"),
     Kind {
         fixed: Fixed::Nothing,
-        wait: Some(Wait { state: "/status/state", goal: NOTHING, stuck: STUCK }),
+        wait: Some(Wait { state: "/status/state", until: Until::State { stuck: STUCK } }),
         patience: HOUR,
         ..declared("node", "nodes", "Node")
     },
     Kind {
-        fixed: Fixed::NameAndSpec,
-        wait: Some(Wait { state: "/status/node_state", goal: "in_service", stuck: STUCK }),
+        fixed: Fixed::NameAndSpecBut(&["hold", "wait_for"]),
+        wait: Some(Wait { state: "/status/node_state", until: Until::Ready }),
         patience: HOUR.saturating_mul(2),
         ..declared("claim", "claims", "Claim")
     },

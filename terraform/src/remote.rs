@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use muster_api::claims::ClaimSpec;
 use muster_api::client::{Client, ClientError, Precondition};
 use muster_api::tokens::Token;
 use muster_core::values::Secret;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::kinds::Kind;
+use crate::kinds::{Fixed, Kind};
 
 /// The largest page the server gives.
 const PAGE: &str = "1000";
@@ -126,7 +127,7 @@ impl Remote {
         Ok((as_object(token), secret))
     }
 
-    /// Replaces exactly the generation that was planned with.
+    /// Replaces exactly the generation that was planned with. Of a claim, what can be changed of one.
     pub(crate) async fn replace(
         &self,
         kind: &Kind,
@@ -134,6 +135,13 @@ impl Remote {
         generation: i64,
         draft: &Json,
     ) -> Result<Json, ClientError> {
+        if let Fixed::NameAndSpecBut(free) = kind.fixed {
+            let spec: Map<String, Json> =
+                free.iter().map(|member| ((*member).to_owned(), draft["spec"][*member].clone())).collect();
+            let (patch, precondition) = (json!({ "spec": spec }), Precondition::Generation(generation));
+            let patched = self.client.patch::<ClaimSpec>(id, &patch, precondition).await?;
+            return serde_json::to_value(patched).map_err(ClientError::Unreadable);
+        }
         self.client.put_value(&[kind.collection, id], draft, Precondition::Generation(generation)).await
     }
 
@@ -178,15 +186,14 @@ impl Remote {
         let Some(wait) = kind.wait else { return Ok(Waited::Reached(object)) };
         let id = object["id"].as_str().unwrap_or_default().to_owned();
         loop {
-            let state = state_of(&object, wait.state).to_owned();
-            if state == goal {
+            if wait.reached(&object, goal) {
                 return Ok(Waited::Reached(object));
             }
-            let stuck = wait.stuck.contains(&state.as_str());
+            let stuck = wait.is_stuck(&object);
             if stuck || !self.pause(deadline).await {
                 let why = self.why(kind, &object).await;
                 let what = if stuck { "and stays so until somebody acts" } else { "when the time was up" };
-                let name = state_of(&object, "/name");
+                let (name, state) = (state_of(&object, "/name"), state_of(&object, wait.state));
                 return Ok(Waited::NotReached(object.clone(), format!("{name}: its node was {state} {what}. {why}")));
             }
             if let Some(operation) = object.pointer("/status/operation").and_then(Json::as_str) {

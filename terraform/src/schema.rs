@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::contract::{self, Member, Type};
-use crate::kinds::{Kind, NOTHING, Source};
+use crate::kinds::{Kind, NOTHING, Source, Until};
 use crate::messages::{Attribute, Block, Object, Schema};
 
 /// Who writes an attribute.
@@ -60,8 +60,10 @@ pub(crate) fn resource(kind: &Kind) -> Schema {
         attributes.push(plain("erase_now", about, Type::Bool, Writer::Optional));
     }
     if let Some(wait) = kind.wait {
-        let about = format!("The node's state that an apply waits for, or `{NOTHING}`; `{}` by default.", wait.goal);
-        attributes.push(plain("wait_for", &about, Type::Text, Writer::WriteOnly));
+        if let Until::State { .. } = wait.until {
+            let about = format!("The node's state that an apply waits for; `{NOTHING}`, which is nothing, by default.");
+            attributes.push(plain("wait_for", &about, Type::Text, Writer::WriteOnly));
+        }
         let about =
             "Whether what the last apply waited for has happened. While it has not, another apply goes on waiting.";
         attributes.push(plain("ready", about, Type::Bool, Writer::Server));

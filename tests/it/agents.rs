@@ -5,9 +5,10 @@ use muster_core::facts::Firmware;
 use muster_core::values::Mac;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{
-    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, Power, RenewJob, Renewed, Seen, Sighting, Sightings,
-    SiteConfig, SitePoll,
+    ActReply, Job, JobResult, JobSpec, LogLine, Outcome, RenewJob, Renewed, Seen, Sighting, Sightings, SiteConfig,
+    SitePoll,
 };
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::{Answer, Failure, Plan, Progress, Work};
 use serde_json::json;
 
@@ -169,6 +170,7 @@ async fn a_lease_that_runs_out_hands_the_job_on_and_keeps_the_late_outcome_out()
         boot_id: "late".into(),
         address: [10, 77, 0, 11].into(),
         bmc_certificate: None,
+        inventory: None,
     };
     assert_eq!(
         world.agent.report(job.id, job.attempt, Outcome::Succeeded { result: told }).await,
@@ -212,7 +214,7 @@ async fn a_process_that_says_hello_again_keeps_its_jobs_and_a_removed_agent_lose
     assert!(second.lease(5, 0).await.unwrap().is_empty(), "one agent acts for a site, the other stands by");
     world.agent.hello_again().await.unwrap();
     assert!(!world.agent.renew(&mine).await.unwrap());
-    world.admin.delete("/v1/sites/lab/agents/first").await.expect(204);
+    world.admin.header("if-match", "*").delete("/v1/sites/lab/agents/first").await.expect(204);
     assert_eq!(world.agent.renew(&mine).await.unwrap_err(), Stop::Refused(401, "certificate_required".into()));
     let handed_on: Vec<Job> = second.lease(5, 0).await.unwrap();
     assert_eq!(handed_on.len(), 2);

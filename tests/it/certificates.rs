@@ -22,7 +22,7 @@ use crate::support::agents::Door;
 use crate::support::server::{Caller, Server};
 
 /// Every route of the agents' listener, with a body that reads well; `JOB` is a job's id.
-const ROUTES: [(&str, &str, &str); 12] = [
+const ROUTES: [(&str, &str, &str); 13] = [
     ("POST", "certificate", r#"{"request":"x"}"#),
     ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"b"}"#),
     ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#),
@@ -32,6 +32,7 @@ const ROUTES: [(&str, &str, &str); 12] = [
     ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#),
     ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#),
     ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"JOB","challenge":null}"#),
+    ("POST", "scheduler", r#"{"epoch":EPOCH,"looks":[]}"#),
     ("POST", "sightings", r#"{"epoch":EPOCH,"sightings":[]}"#),
     ("POST", "consoles", r#"{"epoch":EPOCH,"chunks":[]}"#),
     ("GET", "blobs/sha256/0000000000000000000000000000000000000000000000000000000000000000", ""),
@@ -216,7 +217,7 @@ async fn a_restarted_server_and_another_replica_take_the_same_certificates_and_a
     let there = Host::at(host.dir, &other_door, &host.token);
     there.hello().await.unwrap();
     assert_eq!(other.app.keys.authority.digest(), server.app.keys.authority.digest());
-    admin.delete("/v1/sites/lab/agents/a").await.expect(204);
+    admin.header("if-match", "*").delete("/v1/sites/lab/agents/a").await.expect(204);
     assert_eq!(code(there.hello().await), "agent_removed");
     assert_eq!(
         code(host.client.hello(&Hello { protocol: PROTOCOL, version: "0".into(), instance: "a".into() }).await),
@@ -238,7 +239,7 @@ async fn no_route_of_the_listener_is_open_to_whom_it_is_not_for() {
     let nobody = Host::new(&door, &token(admin, "lab", "nobody").await);
     let removed = Host::new(&door, &token(admin, "lab", "removed").await);
     removed.enrol().await.unwrap();
-    admin.delete("/v1/sites/lab/agents/removed").await.expect(204);
+    admin.header("if-match", "*").delete("/v1/sites/lab/agents/removed").await.expect(204);
     let stranger = Host::new(&door, &token(admin, "lab", "stranger").await);
     stranger.enrol().await.unwrap();
     let far = Host::new(&far_door, &token(&far_admin, "lab", "stranger").await);
@@ -282,7 +283,7 @@ enum Elsewhere {
 }
 
 /// Every route of the listener, with a body that is about the site `lab`: `NODE`, `MAC` and `PERMIT` are of its node and job.
-const OF_LAB: [(&str, &str, &str, Elsewhere); 12] = [
+const OF_LAB: [(&str, &str, &str, Elsewhere); 13] = [
     ("POST", "certificate", r#"{"request":"x"}"#, Elsewhere::Refused(400, "invalid_request")),
     ("POST", "hello", r#"{"protocol":1,"version":"0","instance":"a"}"#, Elsewhere::Own),
     ("POST", "site", r#"{"epoch":EPOCH,"have":null,"wait_s":0}"#, Elsewhere::Own),
@@ -292,6 +293,7 @@ const OF_LAB: [(&str, &str, &str, Elsewhere); 12] = [
     ("POST", "jobs/JOB/renew", r#"{"epoch":EPOCH,"attempt":1,"progress":null,"log":[],"waiting_for":null}"#, STALE),
     ("POST", "jobs/JOB/outcome", r#"{"epoch":EPOCH,"attempt":1,"outcome":{"outcome":"cancelled"}}"#, STALE),
     ("POST", "permits/redeem", r#"{"epoch":EPOCH,"job":"JOB","attempt":1,"permit":"PERMIT","challenge":null}"#, STALE),
+    ("POST", "scheduler", r#"{"epoch":EPOCH,"looks":[]}"#, Elsewhere::Own),
     ("POST", "sightings", SIGHTED, Elsewhere::Own),
     (
         "POST",
@@ -389,7 +391,7 @@ async fn a_name_is_given_again_and_nothing_of_the_former_goes_with_it() {
     let taken = admin.post("/v1/sites/elsewhere/agents", &json!({ "name": "b" })).await;
     assert_eq!(taken.problem().1, "name_taken", "one without a certificate is not moved to another site either");
     for name in ["a", "b"] {
-        admin.delete(&format!("/v1/sites/lab/agents/{name}")).await.expect(204);
+        admin.header("if-match", "*").delete(&format!("/v1/sites/lab/agents/{name}")).await.expect(204);
     }
     let late = token(&admin, "elsewhere", "b").await;
     let fresh = token(&admin, "elsewhere", "a").await;

@@ -78,7 +78,7 @@ async fn a_node_is_claimed_and_released_by_type() {
     let late = client.wait_operation(operation, Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(late, ClientError::TimedOut(_)), "{late}");
     fleet::arrive(&server).await;
-    let spec = ClaimSpec { pool: "gpu".into(), node: Some("n1".into()), selector: None };
+    let spec = ClaimSpec::new("gpu", Some("n1".into()), None);
     let claim = client.create_claim(&CreateClaim { name: None, spec: spec.clone() }).await.unwrap();
     assert_eq!((claim.spec, claim.status.state), (spec, ClaimState::Bound));
     let overtaken = client.wait_operation(operation, Duration::from_secs(1)).await;
@@ -138,7 +138,11 @@ async fn the_stream_resumes_and_ends_with_its_readers_right() {
     admin.put("/v1/sites/a", &json!({ "spec": {} })).await.expect(201);
     let first = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(first.contains("site a created") && first.contains("event: object.created"), "{first}");
-    admin.delete(&format!("/v1/tokens/{}", reader.body["token"]["id"].as_str().unwrap())).await.expect(204);
+    admin
+        .expecting(1)
+        .delete(&format!("/v1/tokens/{}", reader.body["token"]["id"].as_str().unwrap()))
+        .await
+        .expect(204);
     let mut rest = Vec::new();
     while let Some(chunk) = stream.chunk().await.unwrap() {
         rest.extend(chunk);

@@ -54,6 +54,8 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             422,
         ),
         write("create_claim", "/v1/claims", json!({ "spec": { "pool": "gpu", "node": "n1" } }), 201),
+        write("patch_claim", "/v1/claims/c2", json!({ "spec": { "hold": true } }), 200),
+        write("replace_claim", "/v1/claims/c2/actions/replace", json!({}), 200),
         write("delete_claim", "/v1/claims/c2", Value::Null, 200),
         write("undo_release", "/v1/claims/c2/undo", json!({}), 409),
         write("grant_approval", format!("/v1/approvals/{approval}/approve"), json!({}), 403),
@@ -65,6 +67,7 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             422,
         ),
         write("end_waiver", format!("/v1/waivers/{}", Uuid::nil()), Value::Null, 404),
+        write("run_pairs", "/v1/pools/gpu/actions/run-pairs", json!({ "suite": "smoke" }), 422),
         write("reset_breaker", format!("/v1/breakers/{}/reset", Uuid::nil()), json!({}), 404),
         write("cancel_operation", format!("/v1/operations/{operation}/cancel"), json!({}), 202),
         write(
@@ -82,6 +85,8 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             json!({ "name": "t", "role": "viewer", "expires_in_s": 3600, "releases_per_hour": 1 }),
             201,
         ),
+        write("disable_user", "/v1/users/bob", json!({}), 404),
+        write("enable_user", "/v1/users/bob", json!({}), 404),
         write("revoke_token", format!("/v1/tokens/{token}"), Value::Null, 204),
         write(
             "put_blob",
@@ -177,20 +182,29 @@ async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     [text(&approvals.body["items"][0]["id"]), text(&token.body["token"]["id"]), text(&node.body["status"]["operation"])]
 }
 
-/// Sends it as it is documented.
+/// Sends it as it is documented, of whatever is there.
 async fn send(caller: &Caller, write: &Write, query: &str) -> crate::support::server::Reply {
+    let removes = method(write.operation) == Method::DELETE || write.operation == "replace_claim";
+    let caller = if removes { caller.header("if-match", "*") } else { caller.clone() };
+    send_for(&caller, write, query).await
+}
+
+fn method(operation: &str) -> Method {
     let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let method = description["paths"].as_object().unwrap().values().find_map(|item| {
-        let found = item.as_object().unwrap().iter().find(|(_, operation)| operation["operationId"] == write.operation);
+        let found = item.as_object().unwrap().iter().find(|(_, known)| known["operationId"] == operation);
         found.map(|(method, _)| method.to_uppercase().parse::<Method>().unwrap())
     });
-    let method = method.unwrap_or_else(|| panic!("{} is not documented", write.operation));
+    method.unwrap_or_else(|| panic!("{operation} is not documented"))
+}
+
+async fn send_for(caller: &Caller, write: &Write, query: &str) -> crate::support::server::Reply {
+    let method = method(write.operation);
     let body = match &write.body {
         Value::Null => Vec::new(),
         Value::String(bytes) => bytes.clone().into_bytes(),
         body => body.to_string().into_bytes(),
     };
-    let caller = if method == Method::DELETE { caller.header("if-match", "*") } else { caller.clone() };
     let path = format!("{}{query}", write.path);
     caller.header("content-type", "application/json").header("idempotency-key", "k").send(method, &path, body).await
 }
@@ -224,6 +238,21 @@ async fn a_dry_run_of_every_write_leaves_nothing() {
         .collect();
     let tried: BTreeSet<&str> = writes.iter().map(|write| write.operation).collect();
     assert_eq!(tried, documented, "a write that is not tried here");
+}
+
+#[tokio::test]
+async fn what_is_removed_is_removed_as_it_was_read() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let writes = writes(&fleet(&server, &admin).await);
+    let mut tried = 0;
+    for write in writes.iter().filter(|write| method(write.operation) == Method::DELETE && write.status != 404) {
+        tried += 1;
+        assert_eq!(send_for(&admin, write, "").await.problem().0, 428, "{}", write.operation);
+        let stale = send_for(&admin.expecting(99), write, "").await;
+        assert_eq!(stale.problem().0, 412, "{}", write.operation);
+    }
+    assert!(tried > 14, "{tried} removals");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod access; // Who may do what
 mod agents; // Agents that die, and their successors
 mod alerts; // What monitoring says of nodes
 mod audit; // The history after somebody changed it
+mod bmc; // The agent's Redfish against the lab's
 mod break_glass; // The local administrator, off until armed
 mod cabling; // Declared cables, and those that are swapped
 mod canary; // Secrets, planted and looked for
@@ -20,19 +21,25 @@ mod engine; // The engine, from declaration to release
 mod events; // The history by topic
 mod failover; // Postgres as it fails
 mod faults; // What breaks around the programs
+mod firmware; // Firmware and BIOS, from a stack to a machine
 mod hostile; // What nobody sane sends
 mod limits; // How much a caller may send
+mod lists; // Every list has the one grammar
 mod migrations; // The schema, whole or not there
 mod nodes; // Registration, actions, filters
 mod oidc; // Signing in by a provider that is not ours
 mod openapi; // The description of the contract
 mod operations; // Long polls, events, blobs
+mod orders; // Agents of the version before
+mod pairs; // Nodes measured against each other, and whom failures blame
 mod permits; // The right to power, image and wipe
 mod plans; // What a set of objects would do
 mod races; // Claims, releases and retries at once
 mod recoveries; // Nodes that fail, and the breaker of the fleet
 mod releases; // Undone, and agreed to by a second person
+mod replacements; // Claims that get another node
 mod restores; // A database that was put back
+mod schedulers; // Nodes that take no jobs, as their schedulers say
 mod scopes; // Lists for who may see a part of the fleet
 mod simulated; // The server over machines that keep state
 mod stacks; // Refused, compared, silent about secrets
@@ -40,5 +47,6 @@ mod strangers; // The documented contract, held against by a program that knows 
 mod support; // What every test stands on
 mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house
+mod tokens; // Tokens as the database has them
 mod waivers; // Gates that count as passed all the same
 mod webhooks; // Events told to somebody else's server

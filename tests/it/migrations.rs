@@ -57,3 +57,18 @@ async fn one_that_is_killed_in_the_middle_leaves_nothing_and_the_next_one_migrat
     MIGRATOR.run(&pool).await.unwrap();
     assert_eq!(applied(&pool).await, i64::try_from(MIGRATOR.iter().count()).unwrap());
 }
+
+/// Lists, pages and turns ask for the jobs of a node by these words. Over a year's jobs nobody waits for a look at all of them.
+#[tokio::test]
+async fn the_jobs_of_a_node_are_found_by_an_index() {
+    let pool = postgres::database().await;
+    let mut conn = pool.acquire().await.unwrap();
+    conn.execute("SET enable_seqscan = off").await.unwrap();
+    let node = "'00000000-0000-7000-8000-000000000000'::uuid";
+    for wanted in ["", " AND visit = 1", " AND visit = 1 AND NOT superseded"] {
+        let explain = format!("EXPLAIN SELECT * FROM jobs WHERE node_id = {node}{wanted}");
+        let plan: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(explain)).fetch_all(&mut *conn).await.unwrap();
+        let plan = plan.join("\n");
+        assert!(plan.contains("jobs_step_key") && plan.contains("node_id = "), "{wanted}: {plan}");
+    }
+}

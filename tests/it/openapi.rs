@@ -5,14 +5,13 @@ use std::path::Path;
 /// `UPDATE_OPENAPI=1 cargo nextest run -p muster-tests openapi` writes it anew.
 #[test]
 fn the_checked_in_description_is_the_servers() {
-    let mut description = serde_json::to_string_pretty(&muster_server::http::description()).unwrap();
-    description.push('\n');
+    let description = serde_json::to_value(muster_server::http::description()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &description).unwrap();
+        std::fs::write(&path, format!("{description:#}\n")).unwrap();
     }
-    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    let stored: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert!(
         stored == description,
         "docs/openapi.json is not the server's: set UPDATE_OPENAPI=1 and run this test again"

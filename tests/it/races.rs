@@ -16,7 +16,7 @@ const ROUNDS: usize = 40;
 async fn ask(admin: Caller, round: usize, number: usize) {
     let node = format!("n{}", 1 + (round + number) % usize::from(NODES));
     let claim = format!("/v1/claims/c-{node}");
-    let reply = match (round + number * number) % 7 {
+    let reply = match (round + number * number) % 8 {
         0 | 1 => {
             let body = json!({ "name": format!("c-{node}"), "spec": { "pool": "gpu", "node": node } });
             admin.post("/v1/claims", &body).await
@@ -24,7 +24,8 @@ async fn ask(admin: Caller, round: usize, number: usize) {
         2 => admin.expecting(1).delete(&claim).await,
         3 => admin.expecting(1).delete(&format!("{claim}?erase_now=true")).await,
         4 => admin.post(&format!("{claim}/undo"), &json!({})).await,
-        5 => admin.post(&format!("/v1/nodes/{node}/actions/retry"), &json!({})).await,
+        5 => admin.expecting(1).post(&format!("{claim}/actions/replace"), &json!({})).await,
+        6 => admin.post(&format!("/v1/nodes/{node}/actions/retry"), &json!({})).await,
         _ => admin.post(&format!("/v1/nodes/{node}/actions/inspect"), &json!({})).await,
     };
     assert!(reply.status < 500, "{}", reply.text);

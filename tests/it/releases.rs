@@ -1,6 +1,8 @@
 //! Releases that were a mistake: undone while the disks are kept, and held back where one person releases too much.
 
 use muster_api::tokens::Role;
+use muster_core::effects;
+use muster_core::lifecycle::state::Wish;
 use serde_json::{Value, json};
 
 use crate::simulated::World;
@@ -225,4 +227,92 @@ async fn who_may_not_agree_to_a_release_may_not_loosen_the_pools_limits_either()
         assert!(refused.text.contains("approval.decide"), "{}", refused.text);
     }
     server.caller(Role::Operator).await.put("/v1/pools/gpu", &pool(json!(9), 60)).await.expect(200);
+}
+
+/// Of every wish that erases a disk: how it is asked of a node that is there for it.
+async fn erase(caller: &Caller, wish: Wish, number: u8) -> Reply {
+    let because = json!({ "reason": "a test" });
+    match wish {
+        Wish::Release => delete(caller, number).await,
+        wish => caller.expecting(1).post(&format!("/v1/nodes/n{number}/actions/{wish}"), &because).await,
+    }
+}
+
+/// A node for each: `n1` is claimed and can be released, `n2` serves and can be installed anew, nobody holds `n3` and it can be wiped.
+async fn standing(server: &Server) {
+    for statement in [
+        "UPDATE claims SET state = 'released', released_at = now() WHERE name = 'c3'",
+        "UPDATE nodes SET wish = NULL, operation_id = NULL",
+        "UPDATE nodes SET state = 'in_service', in_cluster = true WHERE name = 'n2'",
+        "UPDATE nodes SET state = 'quarantined', reason = 'a test' WHERE name = 'n3'",
+        "UPDATE operations SET state = 'cancelled', finished_at = now() WHERE finished_at IS NULL",
+    ] {
+        sqlx::query(statement).execute(&server.app.pool).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whatever_erases_a_disk_counts_and_beyond_the_limit_waits_for_a_second_person() {
+    let (server, admin) = claimed(3, json!({})).await;
+    standing(&server).await;
+    let nothing = token(&server, &admin, "nothing", 0).await;
+    let node = |wish: Wish| match wish {
+        Wish::Release => 1,
+        Wish::Reinstall => 2,
+        Wish::Wipe => 3,
+        other => panic!("{other} erases disks: say of which node it is asked"),
+    };
+    for wish in effects::ERASES {
+        let held = erase(&nothing, *wish, node(*wish)).await;
+        assert_eq!(held.problem().1, "second_person", "{wish}: {}", held.text);
+        assert_eq!(erase(&nothing, *wish, node(*wish)).await.header("link"), held.header("link"), "{wish}: asked once");
+        let path = format!("/v1/nodes/n2/actions/{wish}?dry_run=true");
+        if *wish == Wish::Reinstall {
+            assert_eq!(nothing.post(&path, &json!({ "reason": "a test" })).await.problem().1, "second_person");
+        }
+    }
+    let open = admin.get("/v1/approvals").await.expect(200).body["items"].as_array().unwrap().clone();
+    let actions: Vec<&str> = open.iter().map(|one| one["action"].as_str().unwrap_or("release")).collect();
+    assert_eq!(actions, effects::ERASES.iter().map(|wish| wish.as_str()).collect::<Vec<_>>());
+    let begun = admin.get("/v1/operations?filter=state%21%3Dcancelled&count=exact").await.expect(200);
+    let erasing = begun.body["items"].as_array().unwrap().iter().filter(|one| one["kind"] != "accept").count();
+    assert_eq!(erasing, 0, "nothing was begun: {}", begun.text);
+
+    // One of each counts for the next of any.
+    let one = token(&server, &admin, "one", 1).await;
+    erase(&one, Wish::Reinstall, 2).await.expect(202);
+    for wish in [Wish::Release, Wish::Wipe] {
+        assert_eq!(erase(&one, wish, node(wish)).await.problem().1, "second_person", "{wish}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_person_begins_it_for_whoever_asked_and_not_after_the_node_is_anothers() {
+    let (server, admin) = claimed(3, json!({ "releases_per_hour": 0 })).await;
+    standing(&server).await;
+    // The pool's limit is everybody's.
+    assert_eq!(erase(&admin, Wish::Reinstall, 2).await.problem().1, "second_person");
+    let nothing = token(&server, &admin, "nothing", 0).await;
+    assert_eq!(erase(&nothing, Wish::Wipe, 3).await.problem().1, "second_person");
+    let open = admin.get("/v1/approvals?filter=action%3Dreinstall").await.expect(200).body["items"].clone();
+    assert_eq!((open[0]["node"].as_str(), open[0]["reason"].as_str()), (Some("n2"), Some("a test")));
+    let other = server.caller(Role::Operator).await;
+    assert!(other.get("/claims").await.expect(200).text.contains("Agree to the new installation"));
+    let decide = |one: &Value, word: &str| format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap());
+    assert_eq!(admin.post(&decide(&open[0], "approve"), &json!({})).await.status, 403);
+    let told = other.post(&format!("{}?dry_run=true", decide(&open[0], "approve")), &json!({})).await.expect(200);
+    assert_eq!(told.body["state"], "approved");
+    let agreed = other.post(&decide(&open[0], "approve"), &json!({})).await.expect(200);
+    let operation = format!("/v1/operations/{}", agreed.body["operation"].as_str().unwrap());
+    let operation = admin.get(&operation).await.expect(200).body;
+    assert_eq!(
+        (operation["kind"].as_str(), operation["actor"].as_str()),
+        (Some("reinstall"), open[0]["requested_by"].as_str())
+    );
+
+    // What was asked for of one assignment is not done to another.
+    let open = admin.get("/v1/approvals?filter=node%3Dn3").await.expect(200).body["items"].clone();
+    sqlx::query("UPDATE nodes SET epoch = epoch + 1 WHERE name = 'n3'").execute(&server.app.pool).await.unwrap();
+    assert_eq!(other.post(&decide(&open[0], "approve"), &json!({})).await.problem().1, "decided");
+    other.post(&decide(&open[0], "deny"), &json!({})).await.expect(200);
 }

@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 28] = [
+const LISTS: [(&str, &str, Holds); 30] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     ("list_subnets", "/v1/subnets", Part("/name", "prov", "far-net")),
@@ -44,6 +44,7 @@ const LISTS: [(&str, &str, Holds); 28] = [
     ("list_node_events", "/v1/nodes/{}/events", Of("n1", "far-1")),
     ("list_node_gate_runs", "/v1/nodes/{}/gate-runs", Of("n1", "far-1")),
     ("list_node_recoveries", "/v1/nodes/{}/recoveries", Of("n1", "far-1")),
+    ("list_pair_runs", "/v1/pools/{}/pair-runs", Of("gpu", "far-gpu")),
     ("list_agents", "/v1/sites/{}/agents", Of("lab", "far-site")),
     ("list_hardware_profiles", "/v1/hardware_profiles", All),
     ("list_images", "/v1/images", All),
@@ -56,10 +57,11 @@ const LISTS: [(&str, &str, Holds); 28] = [
     ("list_webhooks", "/v1/webhooks", Nothing),
     ("list_webhook_deliveries", "/v1/webhooks/x/deliveries", Nothing),
     ("list_tokens", "/v1/tokens", Own),
+    ("list_users", "/v1/users", Nothing),
 ];
 
 /// Every page, and what it opens with for a reader of `lab`; `{node}`, `{operation}` and `{job}` stand for one of `lab`.
-const PAGES: [(&str, &[&str]); 12] = [
+const PAGES: [(&str, &[&str]); 13] = [
     ("/", &["/nodes/n1", "lab-agent"]),
     ("/nodes", &["/nodes/n1", "/nodes/n2"]),
     ("/nodes/{node}", &["n1"]),
@@ -69,6 +71,7 @@ const PAGES: [(&str, &[&str]); 12] = [
     ("/jobs/{job}/log", &["n1"]),
     ("/racks", &["r1", "/nodes/n1"]),
     ("/claims", &["held", "gpu"]),
+    ("/pools/{pool}", &["gpu", "muster pool run-pairs"]),
     ("/events", &["n1", "held"]),
     ("/agents", &["lab-agent"]),
     // Webhooks tell of the whole fleet.
@@ -329,7 +332,9 @@ async fn every_page_shows_what_is_its_readers() {
         [node.to_owned(), text(&page.body["items"][0]["id"]), text(&page.body["items"][0]["steps"][0]["job"])]
     };
     let fill = |route: &str, [node, operation, job]: &[String; 3]| {
-        route.replace("{node}", node).replace("{operation}", operation).replace("{job}", job)
+        let pool = if node.starts_with("far-") { "far-gpu" } else { "gpu" };
+        let route = route.replace("{node}", node).replace("{pool}", pool);
+        route.replace("{operation}", operation).replace("{job}", job)
     };
     let (own, far) = (ids("n1").await, ids("far-1").await);
     for (route, shown) in PAGES {

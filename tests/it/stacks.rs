@@ -102,10 +102,37 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     assert_eq!(drift["items"], json!([{ "item": "package chrony", "found": null, "wanted": null, "class": "none" }]));
     assert_eq!((drift["node"].as_str(), drift["stack"].as_str()), (Some("n1"), Some("base")));
     assert_eq!(world.state("n1").await, "in_service");
+    // It is told once, and shown where a fleet is looked at.
+    let found = world.history("n1").await.into_iter().filter(|line| line.starts_with("drift.")).collect::<Vec<_>>();
+    assert_eq!(found, ["drift.found"]);
+    assert!(
+        world
+            .admin
+            .get("/v1/nodes/n1/events")
+            .await
+            .expect(200)
+            .text
+            .contains("n1 differs from its stack: package chrony")
+    );
+    assert!(world.admin.get("/").await.expect(200).text.contains("filter=drifted%3Dtrue"));
+    let drifted = world.admin.get("/v1/nodes?filter=drifted%3Dtrue").await.expect(200).body;
+    assert_eq!(drifted["items"][0]["status"]["conditions"].as_array().unwrap().last().unwrap()["condition"], "drifted");
     let log = world.machine("n1", |machine| machine.log.len());
     world.ask("n1", "check-drift").await.expect(202);
     world.settle().await;
     assert_eq!(world.machine("n1", |machine| machine.log.len()), log, "no power, no reboot, no image");
+
+    world.protect("n1", false).await;
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(
+        (
+            world.state("n1").await.as_str(),
+            world.history("n1").await.iter().filter(|line| *line == "drift.mended").count()
+        ),
+        ("in_service", 1)
+    );
+    assert!(!world.admin.get("/").await.expect(200).text.contains("filter=drifted%3Dtrue"));
 
     // Another lock is wanted by now: what was seen says nothing of that one.
     let draft = json!({ "spec": {

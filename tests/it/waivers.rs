@@ -98,7 +98,9 @@ async fn what_is_over_ended_or_only_asked_for_counts_for_nothing() {
     ask(&world.server, &one, ("node", "n1"), "node.profile", 60 * DAY).await.expect(201);
     let ended = waive(&world, ("node", "n2"), "node.profile", 60 * DAY).await;
     let path = format!("/v1/waivers/{}", ended.body["id"].as_str().unwrap());
-    assert_eq!(one.delete(&path).await.expect(200).body["state"], "ended");
+    assert_eq!(one.delete(&path).await.status, 428);
+    assert_eq!(one.expecting(2).delete(&path).await.status, 412);
+    assert_eq!(one.expecting(1).delete(&path).await.expect(200).body["state"], "ended");
     waive(&world, ("node", "n3"), "node.profile", 3600).await;
     let denied = ask(&world.server, &one, ("node", "n4"), "node.profile", 60 * DAY).await.expect(201);
     decide(&world.admin, &denied, "deny").await.expect(200);
@@ -165,7 +167,7 @@ async fn nobody_agrees_to_what_they_asked_for_themselves() {
     assert!(events.contains("waiver.asked") && events.contains("waiver.agreed"), "{events}");
     // Ended before somebody agrees, there is nothing to agree to.
     let asked = ask(&server, &ci, ("node", "n1"), "node.disk", DAY).await.expect(201);
-    ci.delete(&format!("/v1/waivers/{}", asked.body["id"].as_str().unwrap())).await.expect(200);
+    ci.expecting(1).delete(&format!("/v1/waivers/{}", asked.body["id"].as_str().unwrap())).await.expect(200);
     assert_eq!(decide(&other, &asked, "approve").await.problem().1, "decided");
 }
 
@@ -211,6 +213,6 @@ async fn a_waiver_is_for_one_place_with_a_reason_and_an_end_within_ones_scope() 
     let asked = here.post("/v1/waivers", &whole).await.expect(201);
     assert_eq!(decide(&there, &asked, "approve").await.status, 404);
     let path = format!("/v1/waivers/{}", asked.body["id"].as_str().unwrap());
-    assert_eq!(there.delete(&path).await.status, 404);
-    here.delete(&path).await.expect(200);
+    assert_eq!(there.expecting(1).delete(&path).await.status, 404);
+    here.expecting(1).delete(&path).await.expect(200);
 }

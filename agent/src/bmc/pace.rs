@@ -34,6 +34,12 @@ pub struct Limits {
     pub shutdown: Duration,
     /// No BMC shows the dip of a restart later than this.
     pub dip: Duration,
+    /// All that is read of firmware and BIOS: an inventory of a hundred parts, one call for each.
+    pub inventory: Duration,
+    /// One firmware update, by the BMC's own task: some write for half an hour.
+    pub update: Duration,
+    /// Until what was set is read back after a restart: memory training, and updates that a machine applies on its way up.
+    pub boot: Duration,
     /// After a refused login; doubled by each further refusal, up to [`Limits::cool_off_max`]. Usual lock-outs want three to five failures
     /// within some minutes.
     pub cool_off: Duration,
@@ -54,6 +60,9 @@ impl Default for Limits {
             power_off: Duration::from_mins(1),
             shutdown: Duration::from_mins(3),
             dip: Duration::from_secs(15),
+            inventory: Duration::from_mins(1),
+            update: Duration::from_mins(60),
+            boot: Duration::from_mins(30),
             cool_off: Duration::from_mins(5),
             cool_off_max: Duration::from_hours(1),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_core::values::Digest;
+use muster_core::values::{Digest, Secret};
 use tokio::time::Instant;
 
 use super::error::BmcError;
@@ -107,6 +107,17 @@ impl Bmc {
         match &self.driver {
             Driver::Redfish(bmc) => bmc.reset(act).await,
             Driver::Ipmi(bmc) => bmc.reset(act).await,
+        }
+    }
+
+    /// Gives the account that this handle logs in with another password. That it says yes proves nothing: log in with it.
+    ///
+    /// # Errors
+    /// [`BmcError::Unsupported`] when it has no accounts that can be changed, or not this one.
+    pub async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
+        match &self.driver {
+            Driver::Redfish(bmc) => bmc.set_password(password).await,
+            Driver::Ipmi(bmc) => bmc.set_password(password).await,
         }
     }
 

@@ -98,3 +98,24 @@ pub enum Reset {
     ForceRestart,
     GracefulShutdown,
 }
+
+/// How far a BMC is with something that takes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    Running,
+    /// It goes on by itself once the machine is restarted, or once somebody lets it.
+    Waits,
+    Done,
+    Failed,
+    /// The BMC does not know it any more.
+    Gone,
+}
+
+/// A task as a BMC shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskView {
+    pub state: TaskState,
+    pub percent: Option<u64>,
+    /// The latest of its messages.
+    pub said: Vec<String>,
+}

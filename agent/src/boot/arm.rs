@@ -261,7 +261,8 @@ impl Drop for ArmedHandle {
 pub(super) mod tests {
     use muster_core::ids::PermitId;
     use muster_core::values::Secret;
-    use muster_core::wire::agent::{Power, UserKey};
+    use muster_core::wire::agent::UserKey;
+    use muster_core::wire::bmc::Power;
 
     use super::*;
 

@@ -44,6 +44,12 @@ pub enum Command {
     Cancel {
         job: JobId,
     },
+    /// Takes a `wire::pair::PairPlan` on its input, which stays open for as long as it is to listen; prints `PairLine`s.
+    PairServe,
+    /// Takes a `wire::pair::PairPlan` on its input, answers with one `PairAnswer`. It ends within its gate's own times.
+    PairAsk {
+        within_s: u64,
+    },
     /// Takes muster-node itself on its input; puts it in place only when it arrived whole.
     InstallNode {
         digest: Digest,
@@ -67,9 +73,11 @@ pub struct Bounds {
 
 impl Command {
     /// Bounds that fit the slowest machine seen and the largest honest answer. `Attach` streams instead: its lines are bounded, its time is
-    /// the job's; those of `RunAttached` are for its first line.
+    /// the job's; those of `RunAttached` are for its first line. So does `PairServe`.
     pub fn bounds(&self) -> Bounds {
         let (seconds, output_bytes) = match self {
+            Self::PairServe => (0, 0),
+            Self::PairAsk { within_s } => (*within_s, 16 << 20),
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
             Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
@@ -97,6 +105,8 @@ impl fmt::Display for Command {
             Self::Attach { job, offset } => write!(f, "{MUSTER_NODE} attach {job} {offset}"),
             Self::Answer { job } => write!(f, "{MUSTER_NODE} answer {job}"),
             Self::Cancel { job } => write!(f, "{MUSTER_NODE} cancel {job}"),
+            Self::PairServe => write!(f, "exec {MUSTER_NODE} pair serve -"),
+            Self::PairAsk { .. } => write!(f, "exec {MUSTER_NODE} pair ask -"),
             // A broken connection ends `cat` as if the file were whole: the digest decides.
             Self::InstallNode { digest } => write!(
                 f,

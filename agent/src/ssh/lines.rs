@@ -1,5 +1,7 @@
 //! A command that prints lines for as long as it likes.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
@@ -20,6 +22,16 @@ impl Session {
     pub async fn lines(&self, command: Command) -> Result<Lines, SshError> {
         // Its input stays open for as long as it runs.
         let (reader, writer) = self.start(command).await?.split();
+        Ok(Lines::of(reader, Some(writer), command))
+    }
+
+    /// The same, with this at the beginning of its input.
+    ///
+    /// # Errors
+    /// As [`Session::lines`].
+    pub async fn held_lines(&self, command: Command, input: Bytes) -> Result<Lines, SshError> {
+        let (reader, writer) = self.start(command).await?.split();
+        writer.data_bytes(input).await.map_err(|error| SshError::Lost(error.to_string()))?;
         Ok(Lines::of(reader, Some(writer), command))
     }
 
@@ -56,7 +68,7 @@ impl Session {
 /// Lines of a running command.
 pub struct Lines {
     reader: ChannelReadHalf,
-    _input: Option<ChannelWriteHalf<Msg>>,
+    input: Option<ChannelWriteHalf<Msg>>,
     command: Command,
     buffer: BytesMut,
     /// Bytes of `buffer` known to hold no line end.
@@ -65,8 +77,17 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// Ends the command's input, and waits until it has ended itself, for so long at most; how it ended does not matter any more.
+    pub async fn hang_up(mut self, within: Duration) {
+        if let Some(input) = &self.input {
+            let _closed_already = input.eof().await;
+        }
+        let ending = async { while self.reader.wait().await.is_some() {} };
+        let _ended = tokio::time::timeout(within, ending).await;
+    }
+
     fn of(reader: ChannelReadHalf, input: Option<ChannelWriteHalf<Msg>>, command: Command) -> Self {
-        Self { reader, _input: input, command, buffer: BytesMut::new(), scanned: 0, end: End::default() }
+        Self { reader, input, command, buffer: BytesMut::new(), scanned: 0, end: End::default() }
     }
 
     /// The next whole line with its line feed, so that its length advances an offset; `None` once the command ended well. A last piece

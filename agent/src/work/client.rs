@@ -9,17 +9,20 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
-    ANSWERED_AT, ActReply, CLOCK, ConsoleChunk, ConsoleReport, HEARD, Hello, LeaseJobs, LeasedJobs, MARK, Outcome,
-    RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll,
-    StartAct, Welcome,
+    ANSWERED_AT, ActReply, CLOCK, HEARD, Hello, Job, LeaseJobs, MARK, Outcome, RedeemPermit, Redeemed, RenewJob,
+    Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
+use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
+use muster_core::wire::orders;
+use muster_core::wire::scheduler::{ClusterLook, SchedulerReport, SchedulerWatch};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::marks::Marks;
@@ -211,6 +214,7 @@ impl Client {
             request = request.header(ANSWERED_AT, answered);
         }
         request = request.header(CLOCK, self.clock.own().as_millisecond());
+        request = request.header(orders::ORDERS, orders::KINDS.join(","));
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
         if let Some(mark) = answer.headers().get(MARK).and_then(|value| value.to_str().ok()) {
@@ -251,13 +255,14 @@ impl Server {
         Ok((have.as_ref() != Some(&config.revision)).then_some(config))
     }
 
-    /// Waits up to `wait` for jobs.
+    /// Waits up to `wait` for jobs. One that cannot be read keeps none of the others.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn lease_jobs(&self, capacity: u32, wait: Duration) -> Result<LeasedJobs, CallError> {
+    pub async fn lease_jobs(&self, capacity: u32, wait: Duration) -> Result<Leased, CallError> {
         let lease = LeaseJobs { epoch: self.epoch, capacity, wait_s: wait.as_secs() };
-        self.client.ask("lease", &lease, wait + CALL).await
+        let orders: Orders = self.client.ask("lease", &lease, wait + CALL).await?;
+        Ok(Leased::of(orders.jobs))
     }
 
     /// Commits the start of a `once` act.
@@ -318,12 +323,69 @@ impl Server {
         self.client.post("sightings", &Sightings { epoch: self.epoch, sightings }, CALL).await.map(|_| ())
     }
 
+    /// Tells what schedulers say of nodes that take no jobs; where to look next.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn report_scheduler(&self, looks: Vec<ClusterLook>) -> Result<SchedulerWatch, CallError> {
+        self.client.ask("scheduler", &SchedulerReport { epoch: self.epoch, looks }, CALL).await
+    }
+
     /// Tells what nodes wrote on their consoles.
     ///
     /// # Errors
     /// [`CallError`].
     pub async fn report_consoles(&self, chunks: Vec<ConsoleChunk>) -> Result<(), CallError> {
         self.client.post("consoles", &ConsoleReport { epoch: self.epoch, chunks }, CALL).await.map(|_| ())
+    }
+}
+
+/// What was leased, order by order.
+#[derive(Debug, Deserialize)]
+struct Orders {
+    jobs: Vec<Value>,
+}
+
+/// Jobs that were leased, and orders that this agent cannot read.
+#[derive(Clone, Debug, Default)]
+pub struct Leased {
+    pub jobs: Vec<Job>,
+    pub unread: Vec<Unread>,
+}
+
+/// An order that a newer server gave, which says something that is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub id: JobId,
+    pub attempt: i32,
+    pub why: String,
+}
+
+/// What every order has had since the first protocol.
+#[derive(Deserialize)]
+struct Head {
+    id: JobId,
+    attempt: i32,
+}
+
+impl Leased {
+    fn of(orders: Vec<Value>) -> Self {
+        let mut leased = Self::default();
+        for order in orders {
+            let kind = order["spec"]["kind"].as_str().unwrap_or("no kind").chars().take(64).collect::<String>();
+            let head = serde_json::from_value::<Head>(order.clone());
+            match (serde_json::from_value::<Job>(order), head) {
+                (Ok(job), _) => leased.jobs.push(job),
+                (Err(error), Ok(Head { id, attempt })) => {
+                    let version = env!("CARGO_PKG_VERSION");
+                    let why = format!("the agent (version {version}) cannot read this {kind}: {error}; update it");
+                    leased.unread.push(Unread { id, attempt, why });
+                }
+                // Its lease ends by itself.
+                (Err(error), Err(_)) => tracing::error!(%error, kind, "an order without an id or an attempt"),
+            }
+        }
+        leased
     }
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_core::wire::agent::{JobSpec, Power};
+use muster_core::wire::agent::JobSpec;
+use muster_core::wire::bmc::Power;
 
 use super::context::JobContext;
 use crate::bmc::{Bmc, BmcError, EventEntry, Sensor};
@@ -64,6 +65,7 @@ async fn health(bmc: &Bmc) -> Vec<String> {
 fn power_of(spec: &JobSpec) -> Option<&Power> {
     match spec {
         JobSpec::BootLive(boot) => Some(&boot.power),
+        JobSpec::Firmware(order) => Some(&order.power),
         JobSpec::PowerOff { power, .. }
         | JobSpec::PowerOn { power, .. }
         | JobSpec::PowerCycle { power, .. }
@@ -77,6 +79,9 @@ fn power_of(spec: &JobSpec) -> Option<&Power> {
         | JobSpec::SlurmDrain { .. }
         | JobSpec::SlurmRemove { .. }
         | JobSpec::Adopt(_)
+        // Which of its passwords it takes is what is not known then.
+        | JobSpec::RotateBmc(_)
+        | JobSpec::Pair(_)
         | JobSpec::Wipe { .. } => None,
     }
 }

@@ -99,8 +99,8 @@ pub(super) async fn keep_lease(context: &JobContext) -> End {
         }
         let asked = Instant::now();
         let unheard = match renew(context, lease / 6).await {
-            Ok(true) => return End::Cancelled,
-            Ok(false) => {
+            Ok(true) if jobs::may_be_stopped(&context.job.spec) => return End::Cancelled,
+            Ok(_) => {
                 (heard, due) = (asked, lease / 3);
                 continue;
             }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::JobId;
-use muster_core::wire::agent::Job;
+use muster_core::wire::agent::{Job, Outcome};
+use muster_core::wire::node::Failure;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::Agent;
-use super::backoff::Backoff;
+use super::backoff::{self, Backoff};
+use super::client::Unread;
 use super::context::JobContext;
 use super::job;
 
@@ -40,11 +42,14 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
         match agent.server.lease_jobs(free, POLL).await {
             Ok(leased) => {
                 backoff.reset();
-                if leased.jobs.is_empty() && asked.elapsed() < EMPTY_TOO_SOON {
+                if leased.jobs.is_empty() && leased.unread.is_empty() && asked.elapsed() < EMPTY_TOO_SOON {
                     backoff.pause().await;
                 }
                 for job in leased.jobs {
                     running.start(job, agent);
+                }
+                for order in leased.unread {
+                    running.tasks.spawn(refuse(Arc::clone(agent), order));
                 }
             }
             Err(error) => {
@@ -54,6 +59,19 @@ async fn poll(agent: &Arc<Agent>, running: &mut Running) {
             }
         }
     }
+}
+
+/// Says of an order that it cannot be read here, so that nobody waits for its lease to end; another agent, or this one updated, may read it.
+async fn refuse(agent: Arc<Agent>, order: Unread) -> JobId {
+    let Unread { id, attempt, why } = order;
+    tracing::error!(job = %id, attempt, why, "an order that cannot be read");
+    let failure = Failure { code: "order_unknown".into(), message: why, retryable: true };
+    let outcome = Outcome::Failed { failure };
+    let deadline = Instant::now() + agent.lease;
+    if let Err(error) = backoff::until(deadline, || agent.server.report_outcome(id, attempt, &outcome)).await {
+        agent.heed(&error);
+    }
+    id
 }
 
 /// The jobs under way.

@@ -14,6 +14,7 @@ mod jobs; // One file per kind of job
 mod leases; // From the server's queue to running jobs
 pub mod marks; // The latest event that the server asked to be remembered
 pub mod reports; // Host keys that live images reported
+mod scheduler; // Nodes that take no jobs, as their schedulers say
 mod sightings; // What the boot listener saw
 #[cfg(test)]
 mod tests;
@@ -152,6 +153,7 @@ async fn serve(
     tasks.spawn(work.clone().run_until_cancelled_owned(consoles).map(drop));
     tasks.spawn(work.clone().run_until_cancelled_owned(follow_site(Arc::clone(agent), config)).map(drop));
     tasks.spawn(work.clone().run_until_cancelled_owned(sightings::forward(Arc::clone(agent), seen)).map(drop));
+    tasks.spawn(work.clone().run_until_cancelled_owned(scheduler::watch(Arc::clone(agent))).map(drop));
     tasks.spawn(leases::run(Arc::clone(agent), work.clone()));
     let (sweeper, swept) = (Arc::clone(agent), work.clone());
     tasks.spawn(async move { swept.run_until_cancelled(sweeper.sessions.keep_swept()).await.unwrap_or_default() });

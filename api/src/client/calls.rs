@@ -4,32 +4,30 @@ use std::path::Path;
 use std::time::Duration;
 
 use http::Method;
-use muster_core::values::{Digest, Name};
+use muster_core::values::Digest;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
 use super::{Client, ClientError, Precondition};
-use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
 use crate::approvals::Approval;
 use crate::audit::AuditHead;
 use crate::break_glass::BreakGlass;
 use crate::cautions::{CautionStatus, ConfirmCaution};
-use crate::claims::{ClaimSpec, ClaimStatus, CreateClaim};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
 use crate::nodes::{
     AdoptNode, Component, ConsoleLog, MoveNode, NodeAction, NodeFacts, NodePlan, RenameNode, ReplaceParts, Timeline,
     Why,
 };
-use crate::object::{Object, Page};
+use crate::object::Page;
 use crate::operations::{Operation, OperationLog};
 use crate::plans::{MakePlan, Plan};
 use crate::racks::Cabling;
 use crate::recoveries::{Breaker, Recovery};
 use crate::stacks::NodeDrift;
-use crate::tokens::{CreateToken, CreatedToken, Token};
+use crate::tokens::FIRST;
 use crate::waivers::{CreateWaiver, Waiver};
 
 /// How long one long poll lasts.
@@ -49,7 +47,7 @@ impl Client {
         self.act_on_node(node, action, &body, Precondition::None).await
     }
 
-    /// The same with all that an action may say; `reinstall` needs the generation of the node as it was read.
+    /// The same with all that an action may say; what erases a disk needs the generation of the node as it was read.
     ///
     /// # Errors
     /// 409 when its state does not allow it, 412 when it was changed since; see [`ClientError`].
@@ -126,7 +124,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn node_components(&self, node: &str) -> Result<Page<Component>, ClientError> {
-        self.fetch(self.request(Method::GET, &["nodes", node, "components"])).await
+        self.whole(&["nodes", node, "components"], &[]).await
     }
 
     /// Where the declared cables of a rack were found.
@@ -145,12 +143,14 @@ impl Client {
         self.fetch(self.request(Method::GET, &["nodes", node, "cabling"])).await
     }
 
-    /// Everywhere a serial was seen, latest first.
+    /// Everywhere a serial was seen, where it was seen last first.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn components(&self, serial: &str) -> Result<Page<Component>, ClientError> {
-        self.fetch(self.request(Method::GET, &["components"]).query(&[("serial", serial)])).await
+        let mut found: Page<Component> = self.whole(&["components"], &[("serial", serial)]).await?;
+        found.items.sort_by_key(|component| std::cmp::Reverse(component.last_seen));
+        Ok(found)
     }
 
     /// What inspection saw, latest first by source.
@@ -234,54 +234,12 @@ impl Client {
         self.fetch(self.request(Method::POST, &["caution", "confirm"]).json(request)).await
     }
 
-    /// Binds a node to a pool; the work is the operation in the claim's status.
-    ///
-    /// # Errors
-    /// 409 when no node is available; see [`ClientError`].
-    pub async fn create_claim(&self, claim: &CreateClaim) -> Result<Object<ClaimSpec, ClaimStatus>, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims"]).json(claim)).await
-    }
-
-    /// Releases a node: drain, un-admit, wipe, inspect.
-    ///
-    /// # Errors
-    /// 409 for a protected node, 412 when the claim was changed; see [`ClientError`].
-    pub async fn delete_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
-        let request = self.request(Method::DELETE, &["claims", name]);
-        self.fetch(Precondition::Generation(generation).apply(request)).await
-    }
-
-    /// Releases a node and erases its disks at once, without the time in which the release can be undone.
-    ///
-    /// # Errors
-    /// As [`Client::delete_claim`].
-    pub async fn erase_claim(&self, name: &str, generation: i64) -> Result<Operation, ClientError> {
-        let request = self.request(Method::DELETE, &["claims", name]).query(&[("erase_now", true)]);
-        self.fetch(Precondition::Generation(generation).apply(request)).await
-    }
-
-    /// Takes a release back while the node's disks are kept.
-    ///
-    /// # Errors
-    /// 409 when the wipe has begun; see [`ClientError`].
-    pub async fn undo_release(&self, claim: &str) -> Result<Operation, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims", claim, "undo"])).await
-    }
-
-    /// What taking a release back would do.
-    ///
-    /// # Errors
-    /// As [`Client::undo_release`].
-    pub async fn plan_undo(&self, claim: &str) -> Result<NodePlan, ClientError> {
-        self.fetch(self.request(Method::POST, &["claims", claim, "undo"]).query(&[("dry_run", "true")])).await
-    }
-
     /// What waits for a second person.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn list_approvals(&self) -> Result<Page<Approval>, ClientError> {
-        self.fetch(self.request(Method::GET, &["approvals"])).await
+        self.whole(&["approvals"], &[]).await
     }
 
     /// Says `approve` or `deny` to what another person asked for.
@@ -314,7 +272,8 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn end_waiver(&self, id: Uuid) -> Result<Waiver, ClientError> {
-        self.fetch(self.request(Method::DELETE, &["waivers", &id.to_string()])).await
+        let request = self.request(Method::DELETE, &["waivers", &id.to_string()]);
+        self.fetch(Precondition::Generation(FIRST).apply(request)).await
     }
 
     /// What was tried on a node that failed, newest first.
@@ -410,55 +369,6 @@ impl Client {
     pub async fn events(&self, after: i64, query: &[(&str, &str)]) -> Result<Events, ClientError> {
         let request = self.request(Method::GET, &["events"]).query(&[("after", after)]);
         self.fetch(request.query(query)).await
-    }
-
-    /// Enrols an agent; its token is in this answer and nowhere else.
-    ///
-    /// # Errors
-    /// 409 when the name is taken; see [`ClientError`].
-    pub async fn enrol_agent(&self, site: &str, name: &Name) -> Result<EnrolledAgent, ClientError> {
-        let body = EnrolAgent { name: name.clone() };
-        self.fetch(self.request(Method::POST, &["sites", site, "agents"]).json(&body)).await
-    }
-
-    /// The agents of a site.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_agents(&self, site: &str) -> Result<Page<Agent>, ClientError> {
-        self.fetch(self.request(Method::GET, &["sites", site, "agents"])).await
-    }
-
-    /// Removes an agent; its token ends at once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn remove_agent(&self, site: &str, agent: &str) -> Result<(), ClientError> {
-        self.perform(self.request(Method::DELETE, &["sites", site, "agents", agent])).await
-    }
-
-    /// Makes a token; its secret is in this answer and nowhere else.
-    ///
-    /// # Errors
-    /// 409 when the name is taken; see [`ClientError`].
-    pub async fn create_token(&self, token: &CreateToken) -> Result<CreatedToken, ClientError> {
-        self.fetch(self.request(Method::POST, &["tokens"]).json(token)).await
-    }
-
-    /// Tokens without their secrets.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn list_tokens(&self) -> Result<Page<Token>, ClientError> {
-        self.fetch(self.request(Method::GET, &["tokens"])).await
-    }
-
-    /// Ends a token at once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn revoke_token(&self, id: Uuid) -> Result<(), ClientError> {
-        self.perform(self.request(Method::DELETE, &["tokens", &id.to_string()])).await
     }
 
     /// Whether the server holds a blob.

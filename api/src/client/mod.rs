@@ -1,8 +1,11 @@
 //! A typed client over the contract. It adds nothing to it: one call, one request, unless its documentation says otherwise.
 
+mod access;
 mod calls;
+mod claims;
 mod error;
 mod objects;
+mod pairs; // Pairs of a pool's nodes
 mod webhooks;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use http::Method;
 use reqwest::RequestBuilder;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Client, ClientError};
@@ -47,6 +48,28 @@ impl Client {
     /// See [`ClientError`].
     pub async fn list<K: Kind>(&self, query: &[(&str, &str)]) -> Result<Page<Object<K, K::Status>>, ClientError> {
         self.fetch(self.request(Method::GET, &[K::COLLECTION]).query(query)).await
+    }
+
+    /// A list to its end, page by page, for callers that know it only by its path: one request per 1000 items.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn whole<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Page<T>, ClientError> {
+        let mut items = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let page = self.request(Method::GET, segments).query(&[("limit", PAGE)]).query(query);
+            let page: Page<T> = self.fetch(page.query(&[("page_token", token.as_deref())])).await?;
+            items.extend(page.items);
+            match page.next_page_token {
+                Some(next) => token = Some(next),
+                None => return Ok(Page { items, next_page_token: None }),
+            }
+        }
     }
 
     /// All that fit the filter, page by page: one request per 1000 objects.

@@ -4,6 +4,7 @@ use clap::Subcommand;
 use muster_core::values::Name;
 
 use super::asking;
+use super::kinds::read::{self, ListArgs};
 use super::output::{Column, Form};
 use super::session::Session;
 
@@ -20,10 +21,14 @@ const COLUMNS: &[Column] = &[
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentVerb {
     /// List the agents of a site, or of every site.
-    List { site: Option<String> },
+    List {
+        site: Option<String>,
+        #[command(flatten)]
+        args: ListArgs,
+    },
     /// Enrol an agent and print its token, this once.
     Enrol { site: String, agent: Name },
-    /// Remove an agent: its token ends at once.
+    /// Remove an agent: its certificates end at once.
     Remove {
         site: String,
         agent: String,
@@ -35,7 +40,7 @@ pub(crate) enum AgentVerb {
 
 pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()> {
     match verb {
-        AgentVerb::List { site } => {
+        AgentVerb::List { site, args } => {
             let sites = match site {
                 Some(site) => vec![site],
                 None => {
@@ -45,20 +50,22 @@ pub(super) async fn run(session: &Session, verb: AgentVerb) -> anyhow::Result<()
             };
             let mut agents = Vec::new();
             for site in &sites {
-                agents.extend(session.client.list_agents(site).await?.items);
+                agents.extend(read::all(session, &["sites", site, "agents"], &args, Vec::new()).await?);
             }
-            if agents.is_empty() {
+            if agents.is_empty() && !args.narrows() {
                 session.output.note("no agents: nothing moves in a site without one; muster agent enrol SITE NAME");
             }
-            session.output.list_of(&agents, COLUMNS, session.clock.now())
+            read::print(session, &agents, COLUMNS, &args)
         }
         AgentVerb::Enrol { site, agent } => {
             let enrolled = session.client.enrol_agent(&site, &agent).await?;
             session.output.print_lines(&enrolled, || vec![enrolled.token.reveal().to_owned()])
         }
         AgentVerb::Remove { site, agent, yes } => {
+            // As it is read here: one that is enrolled under its name meanwhile is not removed.
+            let seen = session.client.agent(&site, &agent).await?;
             if asking::agreed(&format!("Nothing moves in {site} while no agent acts for it. Remove {agent}?"), yes)? {
-                session.client.remove_agent(&site, &agent).await?;
+                session.client.remove_agent(&site, &agent, seen.generation).await?;
                 session.output.note(&format!("agent {agent} removed"));
             }
             Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use muster_api::claims::ClaimSpec;
 use muster_api::client::{ClientError, Precondition};
 use muster_api::kind;
 use muster_api::object::Labels;
@@ -165,15 +166,16 @@ fn parse(text: &str) -> anyhow::Result<Vec<Document>> {
 
 async fn apply(session: &Session, collection: &str, document: &Document) -> anyhow::Result<&'static str> {
     let path = [collection, document.name.as_str()];
-    let before = match session.client.get_value(&path, &[]).await {
-        Ok(object) => object["generation"].as_i64(),
+    let object = match session.client.get_value(&path, &[]).await {
+        Ok(object) => Some(object),
         Err(error) if error.status() == Some(404) => None,
         Err(error) => return Err(error.into()),
     };
+    let before = object.as_ref().and_then(|object| object["generation"].as_i64());
     let name = &document.name;
     if collection == "claims" {
-        if before.is_some() {
-            return Ok("is there");
+        if let (Some(object), Some(before)) = (&object, before) {
+            return change_claim(session, document, (&object["spec"], before)).await;
         }
         session.client.post_value(&["claims"], &json!({ "name": name, "spec": document.spec })).await?;
         return Ok("created");
@@ -192,6 +194,21 @@ async fn apply(session: &Session, collection: &str, document: &Document) -> anyh
         _ => "changed",
     };
     Ok(verb)
+}
+
+/// What of a claim can be changed, as the document has it: what that leaves out is taken away.
+async fn change_claim(
+    session: &Session,
+    document: &Document,
+    (was, generation): (&Value, i64),
+) -> anyhow::Result<&'static str> {
+    if ["pool", "node", "selector"].iter().any(|fixed| was[*fixed] != document.spec[*fixed]) {
+        anyhow::bail!("of a claim, hold and wait_for can be changed: for all else, release it and make another");
+    }
+    let patch = json!({ "spec": { "hold": document.spec["hold"], "wait_for": document.spec["wait_for"] } });
+    let precondition = Precondition::Generation(generation);
+    let after = session.client.patch::<ClaimSpec>(&document.name, &patch, precondition).await?;
+    Ok(if after.generation == generation { "unchanged" } else { "changed" })
 }
 
 #[cfg(test)]

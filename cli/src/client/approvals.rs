@@ -42,6 +42,14 @@ pub(super) async fn run(session: &Session, verb: ApprovalVerb) -> anyhow::Result
 /// What agreeing would begin.
 fn planned(approval: &Approval) -> Vec<String> {
     let (effect, begun) = match (&approval.waiver, &approval.node) {
+        (None, Some(node)) if approval.action.as_deref() == Some("reinstall") => {
+            let effect = effects::of_wish(Wish::Reinstall, State::InService, None);
+            (effect, format!("{node} would be drained, and its image written anew onto its root disk"))
+        }
+        (None, Some(node)) if approval.action.is_some() => {
+            let effect = effects::of_wish(Wish::Wipe, State::Quarantined, None);
+            (effect, format!("every disk of {node} would be erased"))
+        }
         (None, Some(node)) => {
             let effect = effects::of_wish(Wish::Release, State::InService, None);
             (effect, format!("{node} would be drained, taken out of its scheduler and wiped, and its claim would end"))
@@ -57,7 +65,10 @@ fn planned(approval: &Approval) -> Vec<String> {
 
 fn approved(approval: &Approval) -> String {
     match (&approval.waiver, &approval.node) {
-        (None, Some(node)) => format!("{node} is released"),
+        (None, Some(node)) => match approval.action.as_deref() {
+            Some(action) => format!("{node} was asked to {action}"),
+            None => format!("{node} is released"),
+        },
         _ => format!("agreed: {}", approval.because),
     }
 }

@@ -4,12 +4,17 @@ use std::io::{IsTerminal as _, Write as _};
 
 use super::output::clean;
 
+/// Whether somebody would be asked.
+pub(crate) fn would_ask(yes: bool) -> bool {
+    !yes && std::io::stdin().is_terminal()
+}
+
 /// Whether whoever sits at the terminal agrees; where nobody does, what was typed is their word.
 ///
 /// # Errors
 /// When the terminal cannot be read.
 pub(crate) fn agreed(question: &str, yes: bool) -> anyhow::Result<bool> {
-    if yes || !std::io::stdin().is_terminal() {
+    if !would_ask(yes) {
         return Ok(true);
     }
     eprint!("{} [y/N] ", clean(question));

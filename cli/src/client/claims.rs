@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use muster_api::claims::{Claim, ClaimSpec, CreateClaim};
+use muster_api::claims::{Claim, ClaimSpec, CreateClaim, ReplaceClaim};
 use muster_api::plans::Desired;
+use muster_core::claims::WaitFor;
 use muster_core::values::Name;
 
 use super::acting::{Waiting, tell};
@@ -22,6 +23,12 @@ pub(crate) enum ClaimVerb {
     Release(ReleaseArgs),
     /// Take a release back while the node's disks are kept.
     Undo(UndoArgs),
+    /// Give a claim another node: it comes first, and the one that is there goes once it serves.
+    Replace(ReplaceArgs),
+    /// Keep what a claim's node runs as it is: no rollout takes it along, and no recovery installs anything on it.
+    Hold(HoldArgs),
+    /// Let a claim go again that was held.
+    Unhold(HoldArgs),
 }
 
 /// Which nodes, for which pool.
@@ -39,6 +46,12 @@ pub(crate) struct CreateArgs {
     /// The claim's name; without it the server makes one.
     #[arg(long, conflicts_with = "count")]
     name: Option<Name>,
+    /// Keep what the nodes run as it is, whatever Muster does by itself.
+    #[arg(long)]
+    hold: bool,
+    /// What waiting for the claims means, here and for everybody: in_service, or bound. in_service when left out.
+    #[arg(long, value_parser = wait_for, value_name = "WHAT")]
+    wait_for: Option<WaitFor>,
     /// How many nodes, one claim each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=200))]
     count: u32,
@@ -77,6 +90,37 @@ pub(crate) struct UndoArgs {
     waiting: Waiting,
 }
 
+/// Which claim gets another node.
+#[derive(Args, Debug)]
+pub(crate) struct ReplaceArgs {
+    claim: String,
+    /// The node that comes; without it the server picks an available one that fits the claim.
+    #[arg(long)]
+    node: Option<String>,
+    /// Show which node would come and what would be done to both, and do nothing.
+    #[arg(long, visible_alias = "dry-run", conflicts_with = "wait")]
+    plan: bool,
+    /// Why, for the history.
+    #[arg(long)]
+    reason: Option<String>,
+    /// Do not ask. Nobody is asked where nobody can answer.
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+}
+
+/// Which claims to hold, or to let go.
+#[derive(Args, Debug)]
+pub(crate) struct HoldArgs {
+    #[arg(required = true, value_name = "CLAIM")]
+    claims: Vec<String>,
+}
+
+fn wait_for(text: &str) -> Result<WaitFor, String> {
+    text.parse()
+}
+
 fn label(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -87,12 +131,19 @@ pub(super) async fn run(session: &Session, verb: ClaimVerb) -> anyhow::Result<()
         ClaimVerb::Create(args) => create(session, args).await,
         ClaimVerb::Release(args) => release(session, &args).await,
         ClaimVerb::Undo(args) => undo(session, &args).await,
+        ClaimVerb::Replace(args) => replace(session, &args).await,
+        ClaimVerb::Hold(args) => hold(session, &args, Some(true)).await,
+        ClaimVerb::Unhold(args) => hold(session, &args, None).await,
     }
 }
 
 async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     let selector = args.node.is_none().then(|| args.label.into_iter().collect::<BTreeMap<_, _>>());
-    let spec = ClaimSpec { pool: args.pool, node: args.node, selector };
+    let spec = ClaimSpec {
+        wait_for: args.wait_for,
+        hold: args.hold.then_some(true),
+        ..ClaimSpec::new(args.pool, args.node, selector)
+    };
     if args.plan {
         // The server makes no name for what it only tells of.
         let name = args.name.map_or_else(|| "planned".to_owned(), |name| name.to_string());
@@ -122,7 +173,9 @@ async fn create(session: &Session, args: CreateArgs) -> anyhow::Result<()> {
     if session.output.is_table() {
         show(&claims)?;
     }
-    let operations: Vec<_> = claims.iter().filter_map(|claim| claim.status.operation).collect();
+    // What was asked for may be so already: the rest goes on without us.
+    let unready = claims.iter().filter(|claim| !claim.status.ready);
+    let operations: Vec<_> = unready.filter_map(|claim| claim.status.operation).collect();
     progress::follow(session, &operations, args.waiting.timeout()).await?;
     if !session.output.is_table() {
         let mut ended = Vec::with_capacity(claims.len());
@@ -171,4 +224,40 @@ async fn undo(session: &Session, args: &UndoArgs) -> anyhow::Result<()> {
     let id = operation.id;
     let told = || vec![format!("{} is kept; its way back is operation {id}", args.claim)];
     tell(session, &[operation], args.waiting, told).await
+}
+
+async fn replace(session: &Session, args: &ReplaceArgs) -> anyhow::Result<()> {
+    let body = ReplaceClaim { node: args.node.clone(), reason: args.reason.clone() };
+    let plan = async || session.client.plan_replacement(&args.claim, &body).await;
+    if args.plan {
+        return plans::show(session, &plan().await?);
+    }
+    let claim = session.client.get::<ClaimSpec>(&args.claim).await?;
+    if asking::would_ask(args.yes) {
+        for change in plan().await?.changes {
+            eprintln!("{change}");
+        }
+    }
+    if !asking::agreed(&format!("Replace {} for {}?", claim.status.node, claim.name), args.yes)? {
+        return Ok(());
+    }
+    let operation = session.client.replace_claim(&args.claim, claim.generation, &body).await?;
+    let (id, node) = (operation.id, claim.status.node);
+    let comes = operation.target.as_ref().map_or("a node", |target| target.name.as_str()).to_owned();
+    let name = claim.name;
+    let told = || {
+        vec![
+            format!("{comes} comes for {name} by operation {id}"),
+            format!("{name} keeps {node} until then, and if it is cancelled: muster operation cancel {id}"),
+        ]
+    };
+    tell(session, &[operation], args.waiting, told).await
+}
+
+async fn hold(session: &Session, args: &HoldArgs, hold: Option<bool>) -> anyhow::Result<()> {
+    let mut claims = Vec::with_capacity(args.claims.len());
+    for name in &args.claims {
+        claims.push(session.client.hold_claim(name, hold).await?);
+    }
+    session.output.list_of(&claims, columns("claim"), session.clock.now())
 }

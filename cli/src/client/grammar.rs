@@ -6,7 +6,7 @@ use super::connection::PRECEDENCE;
 use super::session::Common;
 use super::{
     agents, apply, approvals, audits, cabling, caution, claims, completing, contexts, events, exit, gate_runs, kinds,
-    nodes, operations, parts, recoveries, tokens, uploads, waivers, webhooks,
+    nodes, operations, pairs, parts, recoveries, tokens, uploads, users, waivers, webhooks,
 };
 use crate::{gates, stack};
 
@@ -34,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "blob",
         ],
     ),
-    ("Access", &["token", "role_binding", "agent", "context"]),
+    ("Access", &["user", "token", "role_binding", "agent", "context"]),
     (
         "This host",
         &["doctor", "record", "server", "agent", "dev", "migrate", "admin", "completion", "exit-codes", "help"],
@@ -82,8 +82,10 @@ fn own(command: Command) -> Command {
     let verbs = match command.get_name() {
         "node" => nodes::NodeVerb::augment_subcommands,
         "rack" => cabling::RackVerb::augment_subcommands,
+        "pool" => pairs::PoolVerb::augment_subcommands,
         "claim" => claims::ClaimVerb::augment_subcommands,
         "operation" => operations::OperationVerb::augment_subcommands,
+        "user" => users::UserVerb::augment_subcommands,
         "token" => tokens::TokenVerb::augment_subcommands,
         "approval" => approvals::ApprovalVerb::augment_subcommands,
         "waiver" => waivers::WaiverVerb::augment_subcommands,

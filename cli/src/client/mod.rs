@@ -22,6 +22,7 @@ mod kinds; // Nouns that are kinds, and the verbs they share
 mod nodes; // muster node
 mod operations; // muster operation
 pub(crate) mod output; // Tables, JSON, YAML
+mod pairs; // muster pool run-pairs, muster pool pairs
 mod parts; // muster node parts, muster component
 mod place; // muster node rename, muster node move
 mod plans; // What a set of documents would do, shown and agreed to
@@ -31,6 +32,7 @@ pub(crate) mod session; // What every verb takes, and works with
 mod stacks; // muster stack publish, plan, drift
 mod tokens; // muster token
 mod uploads; // muster blob
+mod users; // muster user
 mod waivers; // muster waiver
 mod webhooks; // muster webhook
 
@@ -90,9 +92,11 @@ async fn run_own(session: &Session, word: &str, matches: &ArgMatches) -> anyhow:
     match word {
         "node" => nodes::run(session, nodes::NodeVerb::from_arg_matches(matches)?).await,
         "rack" => cabling::run(session, cabling::RackVerb::from_arg_matches(matches)?).await,
+        "pool" => pairs::run(session, pairs::PoolVerb::from_arg_matches(matches)?).await,
         "claim" => claims::run(session, claims::ClaimVerb::from_arg_matches(matches)?).await,
         "operation" => operations::run(session, operations::OperationVerb::from_arg_matches(matches)?).await,
         "token" => tokens::run(session, tokens::TokenVerb::from_arg_matches(matches)?).await,
+        "user" => users::run(session, users::UserVerb::from_arg_matches(matches)?).await,
         "approval" => approvals::run(session, approvals::ApprovalVerb::from_arg_matches(matches)?).await,
         "breaker" => recoveries::run(session, recoveries::BreakerVerb::from_arg_matches(matches)?).await,
         "waiver" => waivers::run(session, waivers::WaiverVerb::from_arg_matches(matches)?).await,

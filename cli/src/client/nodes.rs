@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use muster_api::client::{ClientError, Precondition};
 use muster_api::nodes::{Node, NodeAction, NodeFacts, NodePlan, NodeSpec};
 use muster_api::operations::Operation;
+use muster_core::firmware::BmcInventory;
 use tokio::time::Instant;
 
 use super::acting::{ActArgs, OneArgs, begun};
@@ -112,6 +113,8 @@ pub(crate) enum Act {
     RunGates(SuiteArgs),
     /// Bring nodes back to the stack of their pool: drained first, admitted again through their gates.
     Converge(ActArgs),
+    /// Give the BMCs of nodes another password each, beside their jobs. Nobody is shown it.
+    RotateBmc(ActArgs),
     /// Write the image of their pool onto the root disks of nodes: drained first, admitted again through their gates.
     Reinstall(LastingArgs),
 }
@@ -194,6 +197,7 @@ async fn run_action(session: &Session, act: Act) -> anyhow::Result<()> {
         Act::PowerOn(args) => ("power-on", args),
         Act::PowerOff(args) => ("power-off", args),
         Act::PowerCycle(args) => ("power-cycle", args),
+        Act::RotateBmc(args) => ("rotate-bmc", args),
         Act::Converge(args) => ("converge", args),
         Act::RunGates(args) => {
             suite = args.suite;
@@ -245,7 +249,7 @@ fn meant(question: &str, args: &LastingArgs) -> anyhow::Result<bool> {
 /// What is not to be had back is asked of the node as it is read here.
 async fn ask(session: &Session, node: &str, action: &str, body: &NodeAction) -> Result<Operation, ClientError> {
     let precondition = match action {
-        "reinstall" => Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation),
+        "wipe" | "reinstall" => Precondition::Generation(session.client.get::<NodeSpec>(node).await?.generation),
         _ => Precondition::None,
     };
     session.client.act_on_node(node, action, body, precondition).await
@@ -312,6 +316,13 @@ fn fact_lines(seen: &NodeFacts) -> Vec<String> {
             .iter()
             .map(|nic| format!("nic      {} {} {}", nic.name, nic.mac, if nic.link_up { "up" } else { "down" })),
     );
+    if let Some(bmc) = &seen.bmc {
+        let BmcInventory { firmware, bios, unread } = &bmc.inventory;
+        lines.push(format!("its BMC said {}, the same since {}", bmc.observed_at, bmc.since));
+        lines.extend(firmware.iter().map(|seen| format!("firmware {} {}", seen.id, seen.version)));
+        lines.push(format!("bios     {} settings (-o json has them)", bios.len()));
+        lines.extend(unread.iter().map(|why| format!("unknown  {why}")));
+    }
     lines
 }
 

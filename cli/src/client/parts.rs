@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use muster_api::nodes::{ReplaceParts, ReplacedPart};
 
 use super::acting::{OneArgs, begun};
+use super::kinds::read::{self, ListArgs};
 use super::output::{Column, Form};
 use super::plans;
 use super::session::Session;
@@ -38,7 +39,8 @@ pub(super) async fn replace(session: &Session, args: ReplaceArgs) -> anyhow::Res
 }
 
 pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
-    let page = session.client.node_components(node).await?;
+    let mut page = session.client.node_components(node).await?;
+    page.items.sort_by(|a, b| (&a.kind, &a.slot, a.first_seen).cmp(&(&b.kind, &b.slot, b.first_seen)));
     session.output.list_of(&page.items, COLUMNS, session.clock.now())
 }
 
@@ -46,17 +48,30 @@ pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ComponentVerb {
     /// Where a part is and where it was, latest first.
-    #[command(visible_alias = "list")]
     Get {
         /// As it is printed on the part.
         serial: String,
     },
+    /// List parts of all nodes, or where one of them was.
+    List {
+        /// As it is printed on the part.
+        serial: Option<String>,
+        #[command(flatten)]
+        args: ListArgs,
+    },
 }
 
 pub(super) async fn run(session: &Session, verb: ComponentVerb) -> anyhow::Result<()> {
-    let ComponentVerb::Get { serial } = verb;
-    let page = session.client.components(&serial).await?;
-    session.output.list_of(&page.items, COLUMNS, session.clock.now())
+    match verb {
+        ComponentVerb::Get { serial } => {
+            let page = session.client.components(&serial).await?;
+            session.output.list_of(&page.items, COLUMNS, session.clock.now())
+        }
+        ComponentVerb::List { serial, args } => {
+            let only = serial.map(|serial| ("serial", serial)).into_iter().collect();
+            read::list(session, (&["components"], COLUMNS), &args, only).await
+        }
+    }
 }
 
 const COLUMNS: &[Column] = &[

@@ -183,6 +183,9 @@ fn gate_lines(id: &str, suites: &[(&str, Suite)], profiles: &[(&str, HardwarePro
             &format!("which listens once {sign}, within {} s; then the other way round", peer.ready_s),
         ));
     }
+    if let Some(window_s) = gate.window_s {
+        lines.push(field("twice", &format!("{window_s} s apart: what grew meanwhile is held against the limits")));
+    }
     lines.push(field("at most", &format!("{} s, {} again after an error", gate.timeout_s, gate.retries)));
     if let Some(parser) = Parser::find(&gate.parser) {
         let state =

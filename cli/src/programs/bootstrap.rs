@@ -9,7 +9,8 @@ use muster_core::values::Secret;
 use muster_server::auth::break_glass::{self, Armed};
 use muster_server::auth::{passwords, tokens};
 use muster_server::db;
-use muster_server::keys::{Create, Keys, MasterKey};
+use muster_server::db::events::NewEvent;
+use muster_server::keys::{self, Create, Forget, Keys, MasterKey};
 use sqlx::PgPool;
 
 use super::migrate::Database;
@@ -27,6 +28,20 @@ pub(crate) enum AdminVerb {
         /// Its name, as events tell it.
         #[arg(long, default_value = "bootstrap")]
         name: String,
+        /// The server's master key. Without it the token is kept by a plain hash until it is first used.
+        #[arg(long, env = "MUSTER_KEY_FILE")]
+        key_file: Option<PathBuf>,
+    },
+    /// Keep tokens by another key from now on; each goes over to it when it is next used. Needs the database and the master key.
+    RotateTokenKey {
+        #[command(flatten)]
+        database: Database,
+        /// The server's master key.
+        #[arg(long, env = "MUSTER_KEY_FILE", default_value = "/etc/muster/master.key")]
+        key_file: PathBuf,
+        /// Also where tokens were not used since the last time: they are refused from now on.
+        #[arg(long)]
+        forget: bool,
     },
     /// Let the local administrator sign in for a time, although an identity provider vouches for people. Needs the database and the master key.
     Arm {
@@ -63,9 +78,18 @@ pub(crate) enum AdminVerb {
 /// When the database is away or the name is taken.
 pub(crate) async fn run(verb: AdminVerb, now: Timestamp) -> anyhow::Result<()> {
     match verb {
-        AdminVerb::Token { database, name } => {
-            let token = token(&database.connect().await?, &name, now).await?;
+        AdminVerb::Token { database, name, key_file } => {
+            let pool = database.connect().await?;
+            let keys = match key_file {
+                Some(file) => Some(Keys::load(MasterKey::load(&file, Create::Never)?, &pool, &Clock::System).await?),
+                None => None,
+            };
+            let token = token(&pool, keys.as_ref(), &name, now).await?;
             println!("{}", token.reveal());
+        }
+        AdminVerb::RotateTokenKey { database, key_file, forget } => {
+            let forget = if forget { Forget::Yes } else { Forget::No };
+            rotate(&database.connect().await?, &key_file, forget).await?;
         }
         AdminVerb::Arm { database, key_file, lasts, reason } => {
             arm(&database.connect().await?, &key_file, lasts, reason.trim()).await?;
@@ -106,6 +130,22 @@ async fn arm(pool: &PgPool, key_file: &Path, lasts: SignedDuration, reason: &str
     Ok(())
 }
 
+/// Makes another key the one that tokens are kept by.
+async fn rotate(pool: &PgPool, key_file: &Path, forget: Forget) -> anyhow::Result<()> {
+    let master = MasterKey::load(key_file, Create::Never)?;
+    let mut tx = pool.begin().await?;
+    let now = db::monitoring::time(&mut tx).await?;
+    let forgotten = keys::rotate(&master, &mut tx, forget, now).await?;
+    let summary =
+        format!("tokens are kept by another key; {forgotten} that were not used since the last time are refused");
+    db::events::insert(&mut tx, NewEvent::new(now, whoami()?, "token.key_rotated", summary)).await?;
+    tx.commit().await?;
+    println!(
+        "tokens are kept by another key from now on; {forgotten} that were not used since the last time are refused"
+    );
+    Ok(())
+}
+
 /// `USER@HOST` of this shell, and who became that user.
 fn whoami() -> anyhow::Result<String> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid())?
@@ -123,12 +163,12 @@ fn span(text: &str) -> Result<SignedDuration, jiff::Error> {
 ///
 /// # Errors
 /// When the database is away or the name is taken.
-pub(crate) async fn token(pool: &PgPool, name: &str, now: Timestamp) -> anyhow::Result<Secret> {
-    let minted = tokens::mint();
+pub(crate) async fn token(pool: &PgPool, keys: Option<&Keys>, name: &str, now: Timestamp) -> anyhow::Result<Secret> {
+    let minted = tokens::mint(keys.map(|keys| &keys.tokens));
     let token = db::tokens::NewToken {
         id: minted.id,
         name: name.to_owned(),
-        hash: minted.hash,
+        mac: minted.mac,
         role: "admin",
         created_at: now,
         expires_at: now + TOKEN_LASTS,

@@ -62,7 +62,7 @@ async fn run_on(url: &str, args: DevArgs, dir: &Path, cancel: CancellationToken)
         bootstrap::password(&pool, "admin", Secret::new(password.clone()), now).await?;
         write_secret(&dir.join("password"), &password)?;
         MasterKey::load(&dir.join("master.key"), Create::WhenMissing)?;
-        let token = bootstrap::token(&pool, &format!("dev-{}", hex_of::<4>()), now).await?;
+        let token = bootstrap::token(&pool, None, &format!("dev-{}", hex_of::<4>()), now).await?;
         write_secret(&dir.join("token"), token.reveal())?;
     }
     if args.postgres_only {

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use muster_core::stacks::StackSpec;
 use muster_core::values::Digest;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -21,8 +22,8 @@ struct Description<'a> {
 }
 
 /// Writes the blobs; returns the digest of the one that names them. The same closure gives the same blobs, whenever and wherever.
-pub(super) fn write(resolved: &[Resolved], apt: &PrivateApt, blobs: &Path) -> anyhow::Result<Digest> {
-    let mut files = Files::new();
+pub(super) fn write(resolved: &[Resolved], images: Files, apt: &PrivateApt, blobs: &Path) -> anyhow::Result<Digest> {
+    let mut files = images;
     for Resolved { package, .. } in resolved {
         let path = apt.archive(&package.name, &package.version, &package.arch);
         let (digest, size) = measure(&path)?;
@@ -48,6 +49,35 @@ pub(super) fn write(resolved: &[Resolved], apt: &PrivateApt, blobs: &Path) -> an
         files.insert(name.into(), put(blobs, text.as_bytes())?);
     }
     put(blobs, &serde_json::to_vec(&Description { files: &files })?)
+}
+
+/// The firmware images that a stack names, as blobs beside the packages: those given, and those that are there already. A stack with an image that nobody
+/// has would fail on its first node.
+pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyhow::Result<Files> {
+    let wanted: Vec<(&str, Digest)> =
+        stack.firmware.iter().filter_map(|item| Some((item.component.as_str(), item.image?))).collect();
+    for path in given {
+        let (digest, _) = measure(path)?;
+        if !wanted.iter().any(|(_, image)| *image == digest) {
+            bail!("{}: the stack names no image {digest}", path.display());
+        }
+        let mut file = File::open(path).with_context(|| path.display().to_string())?;
+        replace(&blobs.join("sha256").join(digest.hex()), &mut file)?;
+    }
+    let mut files = Files::new();
+    for (component, image) in wanted {
+        let blob = blobs.join("sha256").join(image.hex());
+        match measure(&blob) {
+            Ok((digest, _)) if digest == image => _ = files.insert(format!("firmware-{}", &image.hex()[..16]), image),
+            Ok(_) => {
+                bail!("{}: it is not what its name says; remove it, and give the file with --firmware", blob.display())
+            }
+            Err(_) => {
+                bail!("firmware {component} names the image {image}, which is not here: give the file with --firmware")
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// The repository's index: the mirror's own words on each package, with our file names.
@@ -85,5 +115,30 @@ fn measure(path: &Path) -> anyhow::Result<(Digest, u64)> {
         }
         hasher.update(&buffer[..read]);
         size += read as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firmware_images_come_with_the_bundle_or_the_stack_is_not_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (blobs, file) = (dir.path().join("blobs"), dir.path().join("bmc.bin"));
+        std::fs::write(&file, b"image").unwrap();
+        let image = Digest::of(b"image");
+        let stack = serde_json::json!({ "version": "1", "image": "debian-12", "firmware": [
+            { "component": "bmc", "version": "1.74", "image": image }, { "component": "nic", "version": "28" }] });
+        let stack: StackSpec = serde_json::from_value(stack).unwrap();
+        let missing = images(&stack, &[], &blobs).unwrap_err().to_string();
+        assert!(missing.contains("firmware bmc") && missing.contains("--firmware"), "{missing}");
+        let files = images(&stack, std::slice::from_ref(&file), &blobs).unwrap();
+        assert_eq!(files.values().collect::<Vec<_>>(), [&image]);
+        assert_eq!(images(&stack, &[], &blobs).unwrap(), files, "it is there now");
+        std::fs::write(&file, b"another").unwrap();
+        assert!(images(&stack, &[file], &blobs).unwrap_err().to_string().contains("names no image"));
+        std::fs::write(blobs.join("sha256").join(image.hex()), b"damaged").unwrap();
+        assert!(images(&stack, &[], &blobs).is_err(), "what is there is measured");
     }
 }

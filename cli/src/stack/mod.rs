@@ -130,6 +130,9 @@ pub(crate) struct LockArgs {
     /// Where the bundle's blobs go: `<dir>/sha256/<hex>`.
     #[arg(long, required_unless_present = "recorded")]
     blobs: Option<PathBuf>,
+    /// A firmware image that the stack names by its digest; it goes into the bundle. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    firmware: Vec<PathBuf>,
     /// Where the stack with exact versions, lock and bundle goes: what is published.
     #[arg(long)]
     out: PathBuf,
@@ -219,7 +222,8 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     let resolved = lock::resolve(&spec.packages, &spec.absent, &image, &apt, &index).await?;
     (spec.lock, spec.bundle) = (None, None);
     let packages = lock::packages(&resolved);
-    let lock = StackLock { image_digest: image.digest, arch: image.arch.clone(), packages };
+    let (firmware, bios) = (spec.firmware.clone(), spec.bios.clone());
+    let lock = StackLock { image_digest: image.digest, arch: image.arch.clone(), packages, firmware, bios };
     let judged = StackSpec { lock: Some(lock.clone()), ..spec.clone() };
     if let Some(why) = refusal(Subject { stack: &judged, image: Some(&image), facts: None }) {
         bail!("what it resolves to cannot work: {why}");
@@ -229,7 +233,8 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         (Some(_), _) => {}
         (None, Some(blobs)) => {
             apt.download(&spec.packages, &spec.absent).await?;
-            spec.bundle = Some(bundle::write(&resolved, &apt, blobs)?);
+            let images = bundle::images(&spec, &args.firmware, blobs)?;
+            spec.bundle = Some(bundle::write(&resolved, images, &apt, blobs)?);
             spec.lock = Some(lock);
         }
         (None, None) => bail!("--blobs says where the bundle goes"),

@@ -28,12 +28,7 @@ pub const CHECKS: &[Check] = &[
     check("A4", "PCIe links", "cards and disks that trained down in width"),
     check("A5", "NVLink state", "links that are down or slow"),
     check("A6", "NVSwitch fabric", "a fabric manager that failed or does not fit the driver"),
-    missing(
-        "A7",
-        "Topology",
-        "GPUs and NICs that are not where the board's plan has them",
-        "no parser of `nvidia-smi topo -m` yet; A5 counts the links, D1 measures every pair",
-    ),
+    check("A7", "Topology", "GPUs that lost their way to others, NICs that are not where the board's plan has them"),
     check("A8", "InfiniBand ports", "ports that are down, polling, slow or of the wrong kind"),
     check("A9", "InfiniBand counters", "links that flap or corrupt"),
     check("A10", "Software", "packages, kernel, services and firmware that are not the pinned ones"),
@@ -41,12 +36,7 @@ pub const CHECKS: &[Check] = &[
     check("A12", "Disk health", "disks that say they fail or are worn"),
     check("A13", "Memory and machine-check errors", "DIMMs, processors and buses that report errors"),
     check("A14", "Time", "clocks that munge and TLS refuse"),
-    missing(
-        "A15",
-        "Mounts and RAID",
-        "full file systems, degraded arrays",
-        "no parser of df or mdadm yet; a file system that went read-only shows in A17",
-    ),
+    check("A15", "Mounts and RAID", "full file systems, degraded arrays"),
     missing(
         "A16",
         "BMC, power supplies, fans",
@@ -56,13 +46,8 @@ pub const CHECKS: &[Check] = &[
     check("A17", "Kernel log", "Xid and SXid events, lost GPUs, bus errors, hung tasks, failing adapters"),
     check("B1", "DCGM diagnostics", "what NVIDIA's own tests find, at levels 1 to 4"),
     check("C1", "Every GPU under load (gpu-burn)", "GPUs that compute wrongly, or slower than their neighbours"),
-    missing(
-        "C2",
-        "Every GPU under load (gpu-fryer)",
-        "as C1, for bf16 and fp8",
-        "no parser of gpu-fryer yet; C1 loads with gpu-burn",
-    ),
-    missing("C3", "DCGM's load generator", "as C1", "no parser of dcgmproftester yet; B1 at level 3 loads by itself"),
+    check("C2", "Every GPU under load (gpu-fryer)", "as C1, for bf16 and fp8"),
+    check("C3", "DCGM's load generator", "as C1"),
     check("C4", "Throttling", "GPUs slowed down by heat or by missing power"),
     missing(
         "C5",

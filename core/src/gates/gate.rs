@@ -73,6 +73,10 @@ pub struct Gate {
     pub keep: Vec<String>,
     /// Kills the whole process group.
     pub timeout_s: u64,
+    /// Run twice, so many seconds apart: what is held against the limits is by how much each count grew meanwhile. For counters that run since
+    /// nobody knows when; at most an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_s: Option<u64>,
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
     /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
@@ -87,7 +91,7 @@ pub struct Gate {
     /// What must hold before it is run; it is skipped, with the reason, where it does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
-    /// What it does to the machine beside measuring.
+    /// What it does to the machine beside measuring. Gates of one stage that do nothing beside it, and run the same, share one run of their tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<SideEffect>,
     /// Architectures it is for (`amd64`, `arm64`); all when empty.

@@ -14,6 +14,10 @@ use crate::profiles::HardwareProfile;
 const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 /// Most runs after an error: a tool that errs four times has no answer.
 pub const RETRIES_MAX: u32 = 3;
+/// Longest time between the two runs of a gate that looks at what grew: other gates wait meanwhile.
+const WINDOW_MAX_S: u64 = 3600;
+/// Units of counters that only grow.
+const GROWING: [&str; 5] = ["errors", "events", "packets", "replays", "ticks"];
 /// Files beside its output that a gate may keep.
 const KEPT_MAX: usize = 8;
 
@@ -101,6 +105,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
     check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
     lint_running(gate, problems);
+    lint_window(gate, problems);
     lint_pair(gate, problems);
     match Parser::find(&gate.parser) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
@@ -136,6 +141,22 @@ fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
     check(gpu && !gate.needs.contains(&Need::GpusIdle), "what loads GPUs needs them idle".into());
     for unknown in gate.checks.iter().filter(|id| CHECKS.iter().all(|check| check.id != id.as_str())) {
         check(true, format!("there is no check {unknown:?}"));
+    }
+}
+
+/// A gate that looks at what grew between two runs: of counters alone, and in bounded time.
+fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
+    let Some(window_s) = gate.window_s else { return };
+    let mut check = |wrong: bool, problem: String| {
+        if wrong {
+            problems.push(problem);
+        }
+    };
+    check(!(1..=WINDOW_MAX_S).contains(&window_s), format!("a window is 1 to {WINDOW_MAX_S} seconds"));
+    check(gate.argv.is_empty() || gate.peer.is_some(), "a window is for a tool that runs twice on one node".into());
+    for criterion in gate.criteria.iter().filter(|criterion| !GROWING.contains(&criterion.unit.as_str())) {
+        let Criterion { metric, unit, .. } = criterion;
+        check(true, format!("{metric}: in {unit} nothing is counted, so that nothing grows within the window"));
     }
 }
 

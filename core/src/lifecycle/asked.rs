@@ -1,4 +1,4 @@
-//! What is done for a person where a node rests: its power, and gates that nothing is decided by. No job runs there, so nobody's work is lost.
+//! What is done for a person where a node rests: its power, gates that nothing is decided by, its BMC's password. No job of anybody's is lost by it.
 
 use jiff::Timestamp;
 
@@ -22,6 +22,14 @@ pub(super) fn power_cycle(node: &Snapshot, now: Timestamp) -> Decision {
     former(node)
         .or_else(|| kept_off(node))
         .unwrap_or_else(|| on_the_spot(node, now, &[Step::PowerCycle], || granted("it went through its firmware")))
+}
+
+/// Beside its jobs where it serves: the BMC's password is none of the machine's.
+pub(super) fn rotate_bmc(node: &Snapshot, now: Timestamp) -> Decision {
+    let answers = || granted("its BMC has another password, and takes it");
+    former(node)
+        .or_else(|| node.power_person.as_ref().map(|person| Decision::Refused(format!("it has no BMC: ask {person}"))))
+        .unwrap_or_else(|| on_the_spot(node, now, &[Step::RotateBmc], answers))
 }
 
 /// In its own system where it has one; else in the live image, after which it is off again however that went.

@@ -24,6 +24,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         (_, Some(Wish::Retire)) => wished(State::Retired),
         (_, Some(Wish::Quarantine)) => wished(State::Quarantined),
         (_, Some(Wish::PowerOff)) => asked::power_off(node, now),
+        (_, Some(Wish::RotateBmc)) => asked::rotate_bmc(node, now),
         (_, Some(Wish::RunGates)) => claimable(asked::run_gates(node, now), node),
         _ => rest("a claim", "nobody", "none until it is claimed"),
     }

@@ -249,6 +249,12 @@ fn back_off(round: i32) -> SignedDuration {
     SignedDuration::from_secs((10_i64 << doublings).min(300))
 }
 
+/// The firmware's step, where the stack asks for one and the step that it must come before has not begun: what a stack says may change meanwhile.
+pub(super) fn firmware_before(node: &Snapshot, next: Step) -> &'static [Step] {
+    let due = node.sets_firmware && node.step(next).is_none();
+    if due || node.step(Step::Firmware).is_some() { &[Step::Firmware] } else { &[] }
+}
+
 /// What every state that holds a claimed node on its way does first: a release or a quarantine stops the running step, takes the node out
 /// of the scheduler, and only then moves. `None`: neither was asked for.
 pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
@@ -261,7 +267,9 @@ pub(super) fn interrupted(node: &Snapshot, now: Timestamp) -> Option<Decision> {
     };
     Some(match node.active() {
         Some(StepView { step: Step::Remove, .. }) | None => leave_cluster(node, now, wanted),
-        Some(view) => Decision::Cancel(view.step),
+        Some(view) if view.step.may_be_stopped() || view.status == StepStatus::Queued => Decision::Cancel(view.step),
+        // It ends first; what comes after it is not begun.
+        Some(view) => wait_for_step(node, view.step, None),
     })
 }
 

@@ -3,10 +3,11 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Ladder, Move, Wait, on_the_spot};
-use super::snapshot::{Snapshot, StepStatus};
+use super::decision::{Decision, Effect, Ladder, Move, Wait, on_the_spot, rest};
+use super::snapshot::{SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
+use crate::clusters::OUR_REASON;
 use crate::gates::{GateResult, Judged, SuiteVerdict, Verdict, judge};
 use crate::recovery::{Cause, Ended, Hold};
 
@@ -41,6 +42,20 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
+/// A node that the health check on it found unfit, and had drained by its scheduler: as one whose gate failed. Nothing where somebody else drained it, or
+/// while that was seen only once.
+pub(super) fn unfit(node: &Snapshot, out: &SchedulerOut) -> Option<Decision> {
+    let said = out.reason.as_deref().filter(|_| out.steady)?.strip_prefix(OUR_REASON)?.trim_start();
+    let gate = said.strip_prefix("gate ")?.split(':').next()?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let known = !gate.is_empty() && gate.len() <= 100 && gate.bytes().all(plain);
+    let cause = Cause::health(if known { gate } else { "unknown" }, format!("its health check had it drained: {said}"));
+    match taken_out(node, cause) {
+        Decision::Granted(left) => Some(rest(&format!("a person: {left}"), "operator", "none")),
+        taken => Some(taken),
+    }
+}
+
 /// A sweep with gates that gave no answer: those that need a drained node are not run beside jobs, and that is as it should be.
 fn unclear(results: &[GateResult], now: Timestamp) -> String {
     match results.iter().any(|result| result.verdict == Verdict::Error && !result.shadow) {
@@ -50,7 +65,7 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
 }
 
 /// Out of service for its fault, unless something says that it is not the node's.
-fn taken_out(node: &Snapshot, cause: Cause) -> Decision {
+pub(super) fn taken_out(node: &Snapshot, cause: Cause) -> Decision {
     let held = match (&node.hold, node.protected) {
         (Some(hold), _) => Some(hold.why()),
         (None, true) => Some("it is protected"),

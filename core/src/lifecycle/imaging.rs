@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Move, follow, interrupted};
+use super::decision::{Decision, Move, firmware_before, follow, interrupted};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -11,6 +11,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
+    // Before anything of it is written: firmware decides what the new system will find.
+    let firmware = firmware_before(node, Step::BootLive);
     // The live session is kept: without a BMC, rebooting from there saves a walk to the machine.
-    follow(node, now, &[Step::BootLive, Step::WriteImage], || Decision::Advance(Move::to(State::Installing)))
+    let steps = [firmware, &[Step::BootLive, Step::WriteImage]].concat();
+    follow(node, now, &steps, || Decision::Advance(Move::to(State::Installing)))
 }

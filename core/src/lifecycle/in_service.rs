@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 
+use super::asked;
 use super::decision::{Decision, Move, on_the_spot, rest};
 use super::faults;
+use super::pairing;
 use super::snapshot::Snapshot;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
@@ -25,7 +27,13 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::Inspect) => return inspect(node, now),
         Some(Wish::CheckDrift) => return compare(node, now),
         Some(Wish::Sweep) => return faults::sweep(node, now),
-        _ => return rest("nothing: it serves", "nobody", "none"),
+        Some(Wish::RotateBmc) => return asked::rotate_bmc(node, now),
+        _ => {
+            return match &node.pairing {
+                Some(wanted) => pairing::decide(node, now, wanted),
+                None => serve(node),
+            };
+        }
     };
     match node.active() {
         Some(view) => Decision::Cancel(view.step),
@@ -33,12 +41,25 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     }
 }
 
+/// Nothing is wished of it. Where the health check on the node had it drained, its fault is taken up; whoever else drained it decides when that is over.
+fn serve(node: &Snapshot) -> Decision {
+    let Some(out) = &node.scheduler else { return rest("nothing: it serves", "nobody", "none") };
+    if let Some(unfit) = faults::unfit(node, out) {
+        return unfit;
+    }
+    let because = out.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let condition = format!("its scheduler to give it jobs again, which shows it {}{because}", out.state);
+    rest(&condition, "whoever drained it there", "none")
+}
+
 /// An inventory in the installed OS. It only reads, and the node serves on.
 fn inspect(node: &Snapshot, now: Timestamp) -> Decision {
     on_the_spot(node, now, &[Step::Inventory], || Decision::Granted("inspected in service".into()))
 }
 
-/// What a converge would change, in the installed OS. It only reads too.
+/// What a converge would change, in the installed OS, and what its BMC says. It only reads too.
 fn compare(node: &Snapshot, now: Timestamp) -> Decision {
-    on_the_spot(node, now, &[Step::Drift], || Decision::Granted("compared with its stack".into()))
+    let firmware: &[Step] = if node.sets_firmware { &[Step::FirmwareLook] } else { &[] };
+    let steps = [firmware, &[Step::Drift]].concat();
+    on_the_spot(node, now, &steps, || Decision::Granted("compared with its stack".into()))
 }

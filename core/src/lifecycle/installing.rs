@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, follow, interrupted};
+use super::decision::{Decision, Effect, Move, firmware_before, follow, interrupted};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -12,7 +12,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    follow(node, now, &[Step::BootDisk, Step::Converge], || {
+    // Where it was just imaged, this is done; a system that was drained for its stack has it done now.
+    let firmware: &[Step] = if node.live { &[] } else { firmware_before(node, Step::BootDisk) };
+    follow(node, now, &[firmware, &[Step::BootDisk, Step::Converge]].concat(), || {
         let reboots = node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty());
         match reboots || node.step(Step::Reboot).is_some() {
             true => follow(node, now, &[Step::Reboot, Step::Recheck], || settled(node)),

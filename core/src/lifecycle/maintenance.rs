@@ -23,6 +23,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::PowerOn) => asked::power_on(node, now),
         Some(Wish::PowerOff) => asked::power_off(node, now),
         Some(Wish::PowerCycle) => asked::power_cycle(node, now),
+        Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Wish::RunGates) => asked::run_gates(node, now),
         Some(Wish::Converge) if node.holds_its_system() => {
             leave_cluster(node, now, Move::to(State::Installing).as_wished(node).with(Effect::ForgetLive))

@@ -16,6 +16,7 @@ mod in_service; // Admitted
 mod inspecting; // What is this machine, and does it fit its profile?
 mod installing; // The stack goes onto the image
 mod maintenance; // In a person's hands until a time
+pub mod pairing; // Measured against others of its pool
 mod quarantined; // Not to be used until a person decides
 mod repairing; // A ladder's rung
 mod retired; // Out of the fleet, remembered

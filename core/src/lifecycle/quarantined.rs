@@ -26,6 +26,7 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::PowerOn) => asked::power_on(node, now),
         Some(Wish::PowerOff) => asked::power_off(node, now),
         Some(Wish::PowerCycle) => asked::power_cycle(node, now),
+        Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Wish::RunGates) => asked::run_gates(node, now),
         _ if unsanitised => rest("a person to wipe it, replace its disks or retire it", "operator", "none until then"),
         _ => rest("a person to recover, release or retire it", "operator", "none until then"),

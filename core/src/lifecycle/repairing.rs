@@ -22,15 +22,16 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
-    let means = Means { bmc: node.power_person.is_none(), protected: node.protected };
+    let means = Means { bmc: node.power_person.is_none(), protected: node.protected, held: node.held };
     let mut went: Vec<Tried> = Vec::new();
     for (at, &rung) in recovery.rungs.iter().enumerate().skip(recovery.tried) {
         let tried = |outcome, why| Tried { rung, outcome, why };
-        if let Some(why) = recovery.refusal(rung, means) {
+        // One that has begun is seen through: the next one must not come beside it.
+        let untouched = rung.steps().iter().all(|step| node.step(*step).is_none());
+        if let Some(why) = recovery.refusal(rung, means).filter(|_| untouched) {
             went.push(tried(Outcome::Skipped, Some(why.to_owned())));
             continue;
         }
-        let untouched = rung.steps().iter().all(|step| node.step(*step).is_none());
         if let Some(hold) = node.hold.as_ref().filter(|_| untouched) {
             return over(node, now, Ended::HeldBack, went, &format!("{}; {}", recovery.cause.what, hold.why()));
         }

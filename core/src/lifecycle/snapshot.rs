@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::pairing::Pairing;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use crate::claims::ClaimState;
@@ -27,6 +28,8 @@ pub struct Snapshot {
     /// Until then a release can be undone: nothing is erased.
     pub undo_until: Option<Timestamp>,
     pub protected: bool,
+    /// Nothing that happens by itself changes what it runs.
+    pub held: bool,
     /// Its disks may hold somebody's data: no wipe was verified since.
     pub unsanitised: bool,
     /// When a maintenance ends by itself.
@@ -46,6 +49,8 @@ pub struct Snapshot {
     /// Who presses the power button where there is no BMC.
     pub power_person: Option<String>,
     pub power: PowerShare,
+    /// Its stack wants firmware or BIOS settings, and its BMC can be asked for them.
+    pub sets_firmware: bool,
     /// Steps of this stay.
     pub steps: Vec<StepView>,
     pub profile: Option<HardwareProfile>,
@@ -57,6 +62,8 @@ pub struct Snapshot {
     /// Of this stay's gate steps.
     pub gates: Vec<GateResult>,
     pub gates_after_reboot: Vec<GateResult>,
+    /// What its scheduler says, where it takes no jobs although it serves.
+    pub scheduler: Option<SchedulerOut>,
     /// Of the pool, for nodes in service, and what it found in this stay.
     pub sweep: Option<Suite>,
     pub swept: Vec<GateResult>,
@@ -66,6 +73,18 @@ pub struct Snapshot {
     pub policy: Option<RecoveryPolicy>,
     /// Why nothing more may be tried now. Looked for only when it decides.
     pub hold: Option<Hold>,
+    /// What a run of its pool's pairs wants of it.
+    pub pairing: Option<Pairing>,
+}
+
+/// A node that takes no jobs, as its scheduler says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerOut {
+    /// As the scheduler calls it: `drained`, `down`.
+    pub state: String,
+    pub reason: Option<String>,
+    /// It was seen so twice since the node serves: the first look may be older than that.
+    pub steady: bool,
 }
 
 /// The rack's power budget as this node meets it. Watts.

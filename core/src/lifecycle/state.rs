@@ -103,6 +103,8 @@ words! {
         Reinstall = "reinstall",
         /// Run the pool's sweep beside its jobs.
         Sweep = "sweep",
+        /// Give its BMC another password; nothing of the machine is touched.
+        RotateBmc = "rotate-bmc",
     }
 }
 

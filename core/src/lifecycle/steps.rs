@@ -40,6 +40,16 @@ words! {
         PowerCycle = "power_cycle",
         /// The pool's sweep, beside its jobs.
         Sweep = "sweep",
+        /// Another password for its BMC, because somebody asked for it.
+        RotateBmc = "rotate_bmc",
+        /// From the scheduler, for as long as it is measured against others; it stays in service.
+        Hold = "hold",
+        /// What lies between it and another node, each way.
+        Pair = "pair",
+        /// Firmware and BIOS as the stack wants them, by its BMC.
+        Firmware = "firmware",
+        /// What its BMC says of firmware and BIOS; nothing is changed.
+        FirmwareLook = "firmware_look",
     }
 }
 
@@ -47,16 +57,22 @@ impl Step {
     /// Seconds one attempt may take. Servers with many DIMMs train memory for ten minutes and more before firmware shows a sign of life.
     pub fn timeout_s(self) -> u64 {
         match self {
+            // Only idle nodes are measured: whoever has jobs for longer keeps them, and is left out.
+            Self::Hold => 60,
             Self::Inventory
             | Self::PowerOff
             | Self::PowerOn
             | Self::PowerCycle
             | Self::Remove
             | Self::Adopt
-            | Self::Drift => 10 * 60,
+            | Self::Drift
+            | Self::RotateBmc
+            | Self::FirmwareLook => 10 * 60,
             Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit | Self::Sweep => 30 * 60,
-            Self::WriteImage | Self::Converge | Self::Recheck => 60 * 60,
+            Self::WriteImage | Self::Converge | Self::Recheck | Self::Pair => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
+            // Several updates one after the other, and a machine that goes through its firmware.
+            Self::Firmware => 4 * 60 * 60,
             Self::Wipe => 24 * 60 * 60,
             Self::Drain => 7 * 24 * 60 * 60,
         }
@@ -65,14 +81,19 @@ impl Step {
     /// Rounds before the phase has failed.
     pub fn max_rounds(self) -> i32 {
         match self {
-            Self::Wipe | Self::Gates | Self::GatesAfterReboot | Self::Sweep => 2,
+            Self::Wipe | Self::Gates | Self::GatesAfterReboot | Self::Sweep | Self::Firmware => 2,
             _ => 3,
         }
     }
 
     /// Whether it starts the machine, and so needs its share of the rack's power.
     pub fn powers_on(self) -> bool {
-        matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOn | Self::PowerCycle)
+        matches!(self, Self::BootLive | Self::BootDisk | Self::PowerOn | Self::PowerCycle | Self::Firmware)
+    }
+
+    /// Whether it may be stopped while it runs: a machine that is reset in the middle of a firmware update may never start again.
+    pub fn may_be_stopped(self) -> bool {
+        self != Self::Firmware
     }
 
     /// Whether it destroys what is on the disks: never done to a protected node.
@@ -92,6 +113,8 @@ impl Step {
             Self::PowerOff | Self::PowerOn | Self::PowerCycle => "the BMC's power state",
             Self::BootDisk | Self::Reboot | Self::RebootTest => "the node's boot id",
             Self::Inventory | Self::Adopt | Self::Drift => "another look at the node",
+            Self::RotateBmc => "which of the two passwords the BMC takes",
+            Self::Firmware | Self::FirmwareLook => "what its BMC says of firmware and BIOS",
             Self::WriteImage
             | Self::Converge
             | Self::Recheck
@@ -99,7 +122,8 @@ impl Step {
             | Self::GatesAfterReboot
             | Self::Sweep
             | Self::Wipe => "the job's spool on the node",
-            Self::Admit | Self::Drain | Self::Remove => "the scheduler's own view of the node",
+            Self::Pair => "another measurement of the two",
+            Self::Admit | Self::Drain | Self::Remove | Self::Hold => "the scheduler's own view of the node",
         }
     }
 
@@ -126,6 +150,11 @@ impl Step {
             Self::PowerOn => "power on",
             Self::PowerCycle => "cycle the power",
             Self::Sweep => "run the sweep",
+            Self::RotateBmc => "change the BMC's password",
+            Self::Hold => "hold it for pairs",
+            Self::Pair => "measure with another node",
+            Self::Firmware => "set firmware and BIOS",
+            Self::FirmwareLook => "look at firmware and BIOS",
         }
     }
 }

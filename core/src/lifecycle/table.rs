@@ -88,5 +88,7 @@ pub fn states_for(wish: Wish) -> &'static [State] {
         Wish::PowerOn | Wish::PowerCycle => &[Quarantined, Maintenance],
         Wish::PowerOff | Wish::RunGates => &[Available, Quarantined, Maintenance],
         Wish::Converge | Wish::Reinstall => &[InService, Failed, Maintenance],
+        // Where nothing else talks to its BMC.
+        Wish::RotateBmc => &[Available, InService, Quarantined, Maintenance],
     }
 }

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use super::begin::asked_by_drivers;
+use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
 use crate::wire::node::Failure;
 
@@ -19,6 +21,8 @@ pub struct Cause {
     pub answers: bool,
     /// By a person, who has looked: bounds are for what begins by itself.
     pub asked: bool,
+    /// What the drivers ask for, where gates failed for what they said: it picks the rung that the ladder begins at. Known while one begins.
+    pub action: Option<Action>,
 }
 
 impl Cause {
@@ -29,19 +33,30 @@ impl Cause {
             result.verdict == Verdict::Fail && !result.shadow && !waived
         };
         let gate = results.iter().find(counts).map_or("unknown", |result| result.gate.as_str());
-        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false }
+        let action = asked_by_drivers(results, |result| counts(&result));
+        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action }
+    }
+
+    /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
+    pub fn health(gate: &str, what: String) -> Self {
+        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action: None }
+    }
+
+    /// It failed this gate with nodes of its pool that pass with others.
+    pub fn pairs(gate: &str, what: String) -> Self {
+        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action: None }
     }
 
     /// A step did not work, and not because of what it measured.
     pub fn step(step: &str, failure: &Failure) -> Self {
         let answers = !SILENT.contains(&failure.code.as_str());
         let signature = if answers { format!("step:{step}") } else { "unreachable".to_owned() };
-        Self { signature, what: failure.message.clone(), answers, asked: false }
+        Self { signature, what: failure.message.clone(), answers, asked: false, action: None }
     }
 
     /// A person asked for it.
     pub fn asked(reason: Option<&str>) -> Self {
         let what = reason.unwrap_or("asked for").to_owned();
-        Self { signature: "asked".into(), what, answers: true, asked: true }
+        Self { signature: "asked".into(), what, answers: true, asked: true, action: None }
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::cause::Cause;
 use super::rung::Rung;
+use crate::claims::HELD;
 use crate::lifecycle::state::{UnknownWord, words};
 
 words! {
@@ -67,6 +68,8 @@ pub struct Means {
     pub bmc: bool,
     /// Its operating system may not be written.
     pub protected: bool,
+    /// Nothing that happens by itself may change what it runs.
+    pub held: bool,
 }
 
 impl Recovery {
@@ -79,6 +82,7 @@ impl Recovery {
     pub fn refusal(&self, rung: Rung, means: Means) -> Option<&'static str> {
         match rung {
             _ if rung.needs_answers() && !self.cause.answers => Some("the system does not answer"),
+            _ if rung.installs() && means.held => Some(HELD),
             Rung::PowerCycle if !means.bmc => Some("it has no BMC: a person presses its button"),
             Rung::Reimage if means.protected => Some("it is protected"),
             Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle | Rung::Reimage | Rung::Rma => None,

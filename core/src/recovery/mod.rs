@@ -3,6 +3,7 @@
 //! A ladder never decides that hardware is bad: it ends where its rungs end, and a person reads what was tried. When many nodes fail the same way it
 //! is the fleet and not the nodes, and nothing is tried on any of them until a person has looked.
 
+mod begin; // Where a ladder begins
 mod bounds; // Whether a recovery may begin or go on
 mod breaker; // How many nodes may fail the same way
 mod cause; // What a recovery is for
@@ -10,6 +11,7 @@ mod ladder; // Which rung comes next
 mod policy; // What a pool asks for
 mod rung; // What can be tried
 
+pub use begin::rungs_for;
 pub use bounds::{Hold, Seen, may_begin, may_go_on};
 pub use breaker::{WINDOW_S, most};
 pub use cause::Cause;

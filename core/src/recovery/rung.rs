@@ -42,6 +42,11 @@ impl Rung {
         matches!(self, Self::RestartServices | Self::Reboot | Self::PowerCycle | Self::Reimage)
     }
 
+    /// Whether it brings the node to what its pool asks for now, which may be something else than what it runs.
+    pub fn installs(self) -> bool {
+        matches!(self, Self::RestartServices | Self::Reimage)
+    }
+
     /// Whether the installed system must answer for it.
     pub fn needs_answers(self) -> bool {
         matches!(self, Self::Collect | Self::RestartServices | Self::Reboot)

@@ -6,7 +6,7 @@ use super::*;
 use crate::wire::node::Failure;
 
 fn cause(signature: &str) -> Cause {
-    Cause { signature: signature.into(), what: "it failed".into(), answers: true, asked: false }
+    Cause { signature: signature.into(), what: "it failed".into(), answers: true, asked: false, action: None }
 }
 
 fn policy(per_node: u32) -> RecoveryPolicy {

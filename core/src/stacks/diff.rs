@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::rules::{book, glob};
 use super::{FileItem, Part, StackSpec};
 use crate::effects::{self, Effect};
+use crate::firmware::UpdateClass;
 use crate::values::Digest;
 
 /// What has to happen on a node for a change to hold, from the cheapest to the dearest.
@@ -121,7 +122,13 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
     stack.beside.iter().for_each(|(name, version)| put("beside", name, version.clone()));
     for item in &stack.firmware {
         let of = item.product.as_deref().map(|product| format!(" of {product}")).unwrap_or_default();
-        put("firmware", &format!("{}{of}", item.component), item.version.clone());
+        let image = item.image.map(|image| format!(", by {}", &image.hex()[..12])).unwrap_or_default();
+        put("firmware", &format!("{}{of}", item.component), format!("{}{image}", item.version));
+    }
+    let own = stack.firmware.iter().map(|item| (&item.product, &item.attributes));
+    for (product, attributes) in own.chain(stack.bios.iter().map(|item| (&item.product, &item.attributes))) {
+        let of = product.as_deref().map(|product| format!(" of {product}")).unwrap_or_default();
+        attributes.iter().for_each(|(name, value)| put("bios", &format!("{name}{of}"), value.to_string()));
     }
     items
 }
@@ -145,12 +152,23 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
         services.flat_map(|service| &service.restart_on).any(|on| on == path)
     };
     match item.split_once(' ') {
-        Some(("kernel" | "blacklisted", _)) => Class::Reboot,
+        Some(("kernel" | "blacklisted" | "bios", _)) => Class::Reboot,
+        Some(("firmware", name)) => firmware_class(name, stacks),
         Some(("service", _)) => Class::ServiceRestart,
         Some(("file", path)) if path.starts_with("/etc/modprobe.d/") => Class::DriverReload,
         Some(("file", path)) if restarts(path) => Class::ServiceRestart,
         Some(("package", name)) => package_class(name),
         _ => Class::None,
+    }
+}
+
+/// Of a component, with or without the product it is for: the machine is restarted for it unless its stack says that this one restarts by itself.
+fn firmware_class(name: &str, stacks: [&StackSpec; 2]) -> Class {
+    let mut items = stacks.into_iter().flat_map(|stack| &stack.firmware);
+    let mild = items.find(|item| name == item.component || name.starts_with(&format!("{} of ", item.component)));
+    match mild.is_some_and(|item| item.class == UpdateClass::None) {
+        true => Class::None,
+        false => Class::Reboot,
     }
 }
 
@@ -210,5 +228,29 @@ mod tests {
         assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
         assert_eq!(diff(&before, &before).differences, []);
         assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+    }
+
+    #[test]
+    fn firmware_and_bios_cost_a_reboot_but_for_what_restarts_by_itself() {
+        let before = stack(json!({ "firmware": [{ "component": "bmc", "version": "1.0", "class": "none" }] }));
+        let after = stack(json!({
+            "firmware": [{ "component": "bmc", "version": "1.1", "class": "none" }, { "component": "bios", "version": "2.1" }],
+            "bios": [{ "product": "XE9680", "source": "guide", "attributes": { "SriovGlobalEnable": "Enabled", "NumaNodes": 2 } }],
+        }));
+        let lines: Vec<String> = diff(&before, &after)
+            .differences
+            .iter()
+            .map(|one| format!("{} {} {:?} {:?}", one.class.as_str(), one.item, one.before, one.after))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                r#"reboot bios NumaNodes of XE9680 None Some("2")"#,
+                r#"reboot bios SriovGlobalEnable of XE9680 None Some("Enabled")"#,
+                r#"reboot firmware bios None Some("2.1")"#,
+                r#"none firmware bmc Some("1.0") Some("1.1")"#,
+            ]
+        );
+        assert_eq!(diff(&before, &after).effect, Effect::Reboot);
     }
 }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FileItem, Part};
 use crate::facts::{Facts, Nic};
+use crate::firmware::{BiosValue, UpdateClass};
+use crate::values::Digest;
 
 /// Whom a stack is for. What is not said is not asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +47,13 @@ pub struct KnownBad {
     pub source: String,
 }
 
-/// A firmware that the stack wants. It is observed and compared; nothing here writes firmware.
+/// A firmware that the stack wants. What is in a lock is held against what the BMC says, and brought there by its image before a node is installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareItem {
-    /// `bios` is compared with what SMBIOS says. Any other (`bmc`, `gpu`, `nic`, `nvswitch`) is kept, and unknown until something observes it.
+    /// `bios` and `bmc`, as the machine and its BMC say of themselves; else the id of a member of Redfish's firmware inventory, or a pattern of ids or
+    /// of names: `HGX_FW_GPU_*`.
     pub component: String,
     /// Only machines whose product name fits this; `*` is anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,9 +61,29 @@ pub struct FirmwareItem {
     pub version: String,
     #[serde(default)]
     pub source: String,
-    /// BIOS attributes by their Redfish names, kept for whoever sets them.
+    /// The blob that updates to this version. Without one it is compared, and somebody else writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
+    /// What the update takes to hold: `reboot`, or `none` for a BMC that restarts by itself.
+    #[serde(default, skip_serializing_if = "UpdateClass::is_default")]
+    pub class: UpdateClass,
+    /// BIOS attributes of an item `bios`, as those of `bios`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attributes: BTreeMap<String, String>,
+    pub attributes: BTreeMap<String, BiosValue>,
+}
+
+/// BIOS settings that the stack wants. They hold after a reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BiosItem {
+    /// Only machines whose product name fits this; `*` is anything. Makers do not agree on names of attributes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+    #[serde(default)]
+    pub source: String,
+    /// By their Redfish names: words, whole numbers, true and false.
+    pub attributes: BTreeMap<String, BiosValue>,
 }
 
 /// What must be true of a node once the stack is on it.

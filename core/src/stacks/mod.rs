@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::Facts;
+use crate::firmware::{Wanted, WantedFirmware};
 use crate::values::Digest;
 use crate::wire::node::Marker;
 
@@ -13,7 +15,7 @@ pub mod language; // Whom it is for, firmware, container runtime
 pub mod rules; // What goes with what, as data
 
 pub use check::MANAGED;
-use language::{ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
+use language::{BiosItem, ContainerRuntime, Expectations, FirmwareItem, KnownBad, Selector};
 
 /// A stack as its author writes it; immutable once published under `name` and `version`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,9 +58,12 @@ pub struct StackSpec {
     /// Combinations that the author knows to be bad.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_bad: Vec<KnownBad>,
-    /// Firmware and BIOS wanted; compared, never written.
+    /// Firmware wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<FirmwareItem>,
+    /// BIOS settings wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bios: Vec<BiosItem>,
     /// What must be true of a node that has it.
     #[serde(default, skip_serializing_if = "Expectations::is_empty")]
     pub expects: Expectations,
@@ -74,6 +79,12 @@ impl StackSpec {
     /// Its files, with the one that its container runtime makes.
     pub fn all_files(&self) -> Vec<FileItem> {
         self.files.iter().cloned().chain(self.container_runtime.iter().map(ContainerRuntime::file)).collect()
+    }
+
+    /// What is wanted of the firmware and BIOS of a machine, by the lock: what its author wrote since is not what nodes were promised.
+    pub fn firmware_of(&self, facts: Option<&Facts>) -> Wanted {
+        let product = facts.and_then(|facts| facts.smbios.product.as_deref()).unwrap_or_default();
+        self.lock.as_ref().map(|lock| lock.firmware_of(product)).unwrap_or_default()
     }
 }
 
@@ -142,12 +153,37 @@ pub struct StackLock {
     pub arch: String,
     /// Every package to install or upgrade, sorted by name.
     pub packages: Vec<LockedPackage>,
+    /// The stack's, when it was locked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firmware: Vec<FirmwareItem>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bios: Vec<BiosItem>,
 }
 
 impl StackLock {
     /// The version operators see.
     pub fn digest(&self) -> Digest {
         Digest::of(&serde_json::to_vec(self).expect("a lock holds only strings and numbers"))
+    }
+
+    /// What is wanted of the firmware and BIOS of a machine with this product name.
+    pub fn firmware_of(&self, product: &str) -> Wanted {
+        let is_for = |only: &Option<String>| only.as_deref().is_none_or(|only| rules::glob(only, product));
+        let firmware: Vec<&FirmwareItem> = self.firmware.iter().filter(|item| is_for(&item.product)).collect();
+        let own = firmware.iter().map(|item| &item.attributes);
+        let bios = self.bios.iter().filter(|item| is_for(&item.product)).map(|item| &item.attributes);
+        Wanted {
+            bios: own.chain(bios).flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            firmware: firmware
+                .into_iter()
+                .map(|FirmwareItem { component, version, image, class, .. }| WantedFirmware {
+                    component: component.clone(),
+                    version: version.clone(),
+                    image: *image,
+                    class: *class,
+                })
+                .collect(),
+        }
     }
 }
 

@@ -7,15 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::clusters::SlurmCluster;
 use crate::facts::Facts;
+use crate::firmware::BmcInventory;
 use crate::gates::GateResult;
 use crate::ids::{AgentId, JobId, NodeId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac, Secret};
 use crate::wire::adopt::Adopt;
-use crate::wire::bmc::{BmcTarget, IpmiTarget};
+use crate::wire::bmc::{Power, RotateBmc};
+use crate::wire::firmware::SetFirmware;
 use crate::wire::node::{
     Answer, Challenge, Failure, GatePlan, ImageWritten, Progress, WipePlan, WipedDisk, WriteImage,
 };
+use crate::wire::pair::{PairOrder, PairWay};
 
 /// Header of an answer: the id of an event that the agent is to remember, on disk, before it does what it was allowed.
 pub const MARK: &str = "muster-mark";
@@ -166,25 +169,6 @@ pub enum Seen {
     RogueDhcp,
 }
 
-/// `POST /agent/v1/consoles`: what nodes wrote on their consoles. Bounded batches; nothing here is trusted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConsoleReport {
-    pub epoch: i64,
-    /// Each node's in the order they were written.
-    pub chunks: Vec<ConsoleChunk>,
-}
-
-/// A piece of a console's text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConsoleChunk {
-    pub node: NodeId,
-    /// When its first byte came. Later for each chunk of a node, in whole microseconds: a report that is told twice is recorded once.
-    pub at: Timestamp,
-    pub text: String,
-}
-
 /// `POST /agent/v1/lease`: long poll for jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -273,6 +257,12 @@ pub enum JobSpec {
     PowerOn { power: Power, permit: PermitId },
     /// Through its firmware by BMC, whatever runs there. `once` inside.
     PowerCycle { power: Power, permit: PermitId },
+    /// Another password for its BMC. Idempotent: it looks which one is taken.
+    RotateBmc(RotateBmc),
+    /// `muster-node pair serve` at one end and `pair ask` at the other, then the other way round. It changes nothing: done again after a crash.
+    Pair(Box<PairOrder>),
+    /// What the BMC says of firmware and BIOS; and with a permit, what is wanted of them. `once` inside.
+    Firmware(SetFirmware),
 }
 
 impl JobSpec {
@@ -294,20 +284,11 @@ impl JobSpec {
             Self::Adopt(_) => "adopt",
             Self::PowerOn { .. } => "power_on",
             Self::PowerCycle { .. } => "power_cycle",
+            Self::RotateBmc(_) => "rotate_bmc",
+            Self::Pair(_) => "pair",
+            Self::Firmware(_) => "firmware",
         }
     }
-}
-
-/// How a node is powered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Power {
-    Redfish(BmcTarget),
-    Ipmi(IpmiTarget),
-    /// A named person presses the button; jobs wait for what they see on the wire.
-    Manual {
-        person: String,
-    },
 }
 
 /// An armed boot of the live image, for one node, one operation, one window.
@@ -449,12 +430,17 @@ pub enum JobResult {
         boot_id: String,
         address: Ipv4Addr,
         bmc_certificate: Option<Digest>,
+        /// What the BMC said of firmware and BIOS meanwhile; absent where it was not asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        inventory: Option<Box<BmcInventory>>,
     },
     Facts {
         facts: Box<Facts>,
     },
     PoweredOff,
     PoweredOn,
+    /// Its BMC takes the other password, in a session of its own.
+    BmcRotated,
     ImageWritten(ImageWritten),
     /// The installed OS answers with its recorded host key.
     Booted {
@@ -464,6 +450,10 @@ pub enum JobResult {
     Gated {
         results: Vec<GateResult>,
         fingerprint: Digest,
+    },
+    /// Both ways, the one that the first end asked first.
+    Paired {
+        ways: Vec<PairWay>,
     },
     Admitted {
         view: String,
@@ -477,6 +467,12 @@ pub enum JobResult {
     Adopted {
         host_key: String,
         boot_id: String,
+    },
+    /// What the BMC says of firmware and BIOS, in the end.
+    Firmware {
+        inventory: Box<BmcInventory>,
+        /// What was changed, as sentences; empty when nothing had to be.
+        changed: Vec<String>,
     },
 }
 

@@ -7,6 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::facts::Firmware;
 use crate::values::{Digest, Secret};
 
+/// How a node is powered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Power {
+    Redfish(BmcTarget),
+    Ipmi(IpmiTarget),
+    /// A named person presses the button; jobs wait for what they see on the wire.
+    Manual {
+        person: String,
+    },
+}
+
 /// A BMC that speaks Redfish.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +32,9 @@ pub struct BmcTarget {
     /// The `Id` of the computer system behind it; `None`: it has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// Another password, which it may take instead: one was being changed into the other, and nobody saw how that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<Secret>,
 }
 
 impl PartialEq for BmcTarget {
@@ -39,10 +54,31 @@ pub struct IpmiTarget {
     pub password: Secret,
     /// What the machine is to boot by: IPMI's boot flags say it each time.
     pub firmware: Firmware,
+    /// As that of [`BmcTarget`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also: Option<Secret>,
 }
 
 impl PartialEq for IpmiTarget {
     fn eq(&self, other: &Self) -> bool {
         (self.address, self.port, &self.user, self.firmware) == (other.address, other.port, &other.user, other.firmware)
+    }
+}
+
+/// Another password for the BMC's account. Idempotent: the next attempt gets the same one, and looks first whether it is taken already.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotateBmc {
+    /// With the password that it has, as far as is known.
+    pub power: Power,
+    /// The one that it is to have. It is stored, sealed, before anybody is told it.
+    pub next: Secret,
+    /// Whether `next` was sent before, so that the BMC may have it already.
+    pub tried: bool,
+}
+
+impl PartialEq for RotateBmc {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.power, self.tried) == (&other.power, other.tried)
     }
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::firmware::Compared;
 use crate::gates::xid::XidOverrides;
 use crate::gates::{GateResult, Suite};
 use crate::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
@@ -140,6 +141,9 @@ pub struct GatePlan {
     /// The site's own rows of the tables of Xids and SXids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xid: Option<XidOverrides>,
+    /// What the stack wants of firmware and BIOS beside what the node's BMC said of them: the node cannot hear its BMC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<Vec<Compared>>,
 }
 
 /// Disks to wipe, by serial, each by the strongest method it supports.

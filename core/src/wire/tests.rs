@@ -7,19 +7,24 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::PROTOCOL;
 use super::adopt::Adopt;
 use super::agent::*;
-use super::bmc::{BmcTarget, IpmiTarget};
+use super::bmc::{BmcTarget, IpmiTarget, Power, RotateBmc};
+use super::consoles::{ConsoleChunk, ConsoleReport};
+use super::firmware::SetFirmware;
 use super::members::ClusterMembers;
 use super::node::*;
-use super::pair::{PairAnswer, PairLine};
+use super::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairWay};
+use super::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use crate::clusters::{SlurmCluster, SlurmNode};
 use crate::facts::Firmware;
+use crate::firmware::{BiosValue, BmcInventory, SeenFirmware, UpdateClass, Wanted, WantedFirmware};
 use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
-use crate::ids::{AgentId, ClaimId, JobId, NodeId, OperationId, PermitId};
+use crate::ids::{AgentId, ClaimId, JobId, NodeId, ObjectId, OperationId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
 use crate::values::{Digest, Mac, Secret};
 
@@ -43,6 +48,16 @@ fn at() -> Timestamp {
     Timestamp::from_second(1_770_000_000).unwrap()
 }
 
+fn cluster() -> SlurmCluster {
+    SlurmCluster {
+        site: "lab".into(),
+        conf: "/etc/slurm/slurm.conf".into(),
+        include_dir: "/etc/slurm".into(),
+        partition: "gpu".into(),
+        address: "10.77.0.1".into(),
+    }
+}
+
 fn user_key() -> UserKey {
     UserKey { private_key: Secret::new("PEM"), certificate: "ssh-ed25519-cert-v01@openssh.com AAAA".into() }
 }
@@ -64,6 +79,7 @@ fn power() -> Power {
         password: Secret::new("secret"),
         certificate: Some(Digest::of(b"certificate")),
         system: None,
+        also: None,
     })
 }
 
@@ -76,6 +92,7 @@ fn other_powers() -> [Power; 2] {
         user: "admin".into(),
         password: Secret::new("secret"),
         firmware: Firmware::Uefi,
+        also: None,
     };
     [Power::Redfish(BmcTarget { system: Some("blade-7".into()), ..target }), Power::Ipmi(ipmi)]
 }
@@ -90,6 +107,32 @@ fn job(spec: JobSpec) -> Job {
         timeout_s: 1800,
         acts: vec![ActRecord { attempt: 1, act: "reset".into(), before: "on".into(), started_at: at(), age_s: 7 }],
         spec,
+    }
+}
+
+fn set_firmware() -> SetFirmware {
+    let bmc = WantedFirmware {
+        component: "bmc".into(),
+        version: "1.74".into(),
+        image: Some(Digest::of(b"image")),
+        class: UpdateClass::None,
+    };
+    let bios = [("SriovGlobalEnable".to_owned(), BiosValue::Text("Enabled".into()))].into();
+    SetFirmware {
+        power: power(),
+        permit: Some(permit()),
+        login: Some(login()),
+        wanted: Wanted { firmware: vec![bmc], bios },
+        images: "http://10.77.0.1:8090/boot/v1/blob/sha256".into(),
+    }
+}
+
+fn inventory() -> BmcInventory {
+    let seen = |id: &str| SeenFirmware { id: id.into(), name: "Firmware".into(), version: "1.74".into() };
+    BmcInventory {
+        firmware: vec![seen("bmc")],
+        bios: [("Turbo".to_owned(), BiosValue::Flag(true)), ("NumaNodes".to_owned(), BiosValue::Number(2))].into(),
+        unread: vec!["it lists no firmware inventory".into()],
     }
 }
 
@@ -265,6 +308,11 @@ fn between_server_and_agent() {
     let chunk = ConsoleChunk { node: NodeId(id(2)), at: at(), text: "login: ".into() };
     golden("agent-consoles", &ConsoleReport { epoch: 1, chunks: vec![chunk] });
     golden("agent-site-poll", &SitePoll { epoch: 1, have: None, wait_s: 30 });
+    let out = NodeOut { name: "n1".into(), state: "drained".into(), reason: Some("muster: gate gpu.memory: r".into()) };
+    let look = ClusterLook { cluster: ObjectId(id(9)), out: vec![out] };
+    golden("agent-scheduler", &SchedulerReport { epoch: 1, looks: vec![look] });
+    let watched = WatchedCluster { id: ObjectId(id(9)), slurm: cluster() };
+    golden("agent-scheduler-watch", &SchedulerWatch { clusters: vec![watched], every_s: 60 });
     golden("agent-site", &site());
 }
 
@@ -306,7 +354,12 @@ fn orders() {
     golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
     let off = |power| job(JobSpec::PowerOff { power, login: None, permit: permit() });
     golden("job-power-on", &job(JobSpec::PowerOn { power: power(), permit: permit() }));
+    let rotate = RotateBmc { power: power(), next: Secret::new("another"), tried: true };
+    golden("job-rotate-bmc", &job(JobSpec::RotateBmc(rotate)));
     golden("job-power-cycle", &job(JobSpec::PowerCycle { power: power(), permit: permit() }));
+    golden("job-firmware", &job(JobSpec::Firmware(set_firmware())));
+    let look = SetFirmware { permit: None, login: None, wanted: Wanted::default(), ..set_firmware() };
+    golden("job-firmware-look", &job(JobSpec::Firmware(look)));
     let [system, ipmi] = other_powers();
     golden("job-power-off-system", &off(system));
     golden("job-power-off-ipmi", &off(ipmi));
@@ -316,13 +369,7 @@ fn orders() {
     golden("job-converge", &job(JobSpec::Converge { login: login(), plan: converge() }));
     golden("job-wipe", &job(JobSpec::Wipe { login: login(), plan: wipe() }));
     golden("job-adopt", &job(JobSpec::Adopt(adopt())));
-    let cluster = SlurmCluster {
-        site: "lab".into(),
-        conf: "/etc/slurm/slurm.conf".into(),
-        include_dir: "/etc/slurm".into(),
-        partition: "gpu".into(),
-        address: "10.77.0.1".into(),
-    };
+    let cluster = cluster();
     let node = SlurmNode {
         name: "n1".into(),
         address: "10.77.0.11".parse().unwrap(),
@@ -354,6 +401,21 @@ fn outcomes() {
         after: Some("0.5.15-2".into()),
     };
     let report = ConvergeReport { lock: Digest::of(b"lock"), items: vec![item], reboot_for: vec![] };
+    let (host_key, boot_id) = ("ssh-ed25519 AAAA".to_owned(), "b".to_owned());
+    let address = "10.77.0.11".parse().unwrap();
+    let live = |inventory| JobResult::Live {
+        host_key: host_key.clone(),
+        boot_id: boot_id.clone(),
+        address,
+        bmc_certificate: None,
+        inventory,
+    };
+    golden("outcome-live", &outcome(Outcome::Succeeded { result: live(None) }));
+    let seen = Some(Box::new(inventory()));
+    golden("outcome-live-inventory", &outcome(Outcome::Succeeded { result: live(seen) }));
+    let changed = vec!["bios SriovGlobalEnable is Enabled, it was Disabled".into()];
+    let set = JobResult::Firmware { inventory: Box::new(inventory()), changed };
+    golden("outcome-firmware", &outcome(Outcome::Succeeded { result: set }));
     golden("outcome-converged", &outcome(Outcome::Succeeded { result: JobResult::Converged(report) }));
 }
 
@@ -396,4 +458,38 @@ fn the_ends_of_a_pair() {
     golden("pair-listening", &PairLine::Listening { port: 30_127 });
     golden("pair-ended", &PairLine::Ended { exit: Some(0), said: "Accepted connection".into() });
     golden("pair-answer", &PairAnswer { results: vec![gate_result()], fingerprint: Digest::of(b"hardware") });
+}
+
+#[test]
+fn a_pair_for_an_agent() {
+    let suite = json!({ "name": "pairs", "version": "1", "gates": [{
+        "id": "iperf3-pair", "title": "TCP between the two is fast enough", "stage": "pair", "timeout_s": 40, "parser": "iperf3",
+        "argv": ["iperf3", "--client", "${peer_address}", "--port", "${pair_port}"], "finding": "The way between the two is slow.",
+        "peer": { "argv": ["iperf3", "--server", "--port", "${pair_port}"], "ready_s": 10 },
+        "criteria": [{ "metric": "network.received", "op": ">=", "limit": 9.0, "unit": "Gb/s" }],
+    }]});
+    let profile = json!({
+        "model": "virtual", "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
+        "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": 300,
+    });
+    let end = |number: u128, other: &str| PairEnd {
+        node: NodeId(id(number)),
+        name: format!("n{number}"),
+        login: login(),
+        plan: serde_json::from_value(json!({
+            "suite": suite, "profile": profile, "only": [], "stack": null, "variables": { "peer_address": other },
+        }))
+        .unwrap(),
+    };
+    let ends = [end(2, "10.77.0.12"), end(3, "10.77.0.11")];
+    golden("job-pair", &job(JobSpec::Pair(Box::new(PairOrder { ends }))));
+    let way = |from, to, fingerprint| PairWay {
+        from: NodeId(id(from)),
+        to: NodeId(id(to)),
+        results: vec![gate_result()],
+        fingerprint,
+    };
+    let ways = vec![way(2, 3, Some(Digest::of(b"hardware"))), way(3, 2, None)];
+    let outcome = Outcome::Succeeded { result: JobResult::Paired { ways } };
+    golden("outcome-paired", &ReportOutcome { epoch: 1, attempt: 2, outcome });
 }

@@ -11,7 +11,7 @@ use super::access::require;
 use super::reply::{self, Reply, error};
 use super::serve::log_failure;
 use super::systems::{BOOT_TARGETS, RESET_TYPES, boot_mode};
-use super::{Service, services};
+use super::{Service, services, update};
 use crate::error::LabError;
 use crate::machine::firmware::{BootOverride, OverrideEnabled, OverrideTarget};
 use crate::machine::oracle::Cause;
@@ -48,6 +48,12 @@ impl Act<'_> {
                 Some(Reply::no_content())
             }
             (&Method::PATCH, ["v1", "AccountService", "Accounts", id]) => Some(self.patch_account(id)),
+            (&Method::PATCH, ["v1", "Systems", "1", "Bios", "Settings"]) => {
+                Some(update::patch_settings(self.service, &self.document))
+            }
+            (&Method::POST, ["v1", "UpdateService", "Actions", "UpdateService.SimpleUpdate"]) => {
+                Some(update::simple_update(self.service, &self.document))
+            }
             _ => None,
         }
     }

@@ -4,13 +4,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::tree::collection;
-use super::{Event, Service};
+use super::{Event, Service, update};
 use crate::machine::PowerState;
 
 const CHASSIS: &str = "/redfish/v1/Chassis/1";
 const MANAGER: &str = "/redfish/v1/Managers/1";
-/// What the BMC calls its own firmware.
-pub(crate) const FIRMWARE_VERSION: &str = "1.0.0";
 /// Events one page of the log holds.
 const PAGE: usize = 100;
 
@@ -112,7 +110,7 @@ fn manager(service: &Service) -> Value {
         "ManagerType": "BMC",
         "Manufacturer": service.machine.plan.manufacturer,
         "Model": "Muster Lab BMC",
-        "FirmwareVersion": FIRMWARE_VERSION,
+        "FirmwareVersion": update::version(service, "BMC"),
         "UUID": uuid(service),
         "ServiceEntryPointUUID": uuid(service),
         "Status": {"State": "Enabled", "Health": "OK"},

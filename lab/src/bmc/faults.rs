@@ -52,6 +52,14 @@ pub enum FaultKind {
         /// By this many milliseconds, at most ten minutes.
         ms: u64,
     },
+    /// An update's task stays under way.
+    UpdateNeverEnds,
+    /// An update's task ends badly, and says why.
+    UpdateFails,
+    /// An update is called done, and the version stays what it was.
+    UpdateChangesNothing,
+    /// BIOS settings are taken, and never hold.
+    SettingsDropped,
 }
 
 /// Sorts of rubbish.
@@ -89,7 +97,21 @@ impl Fault {
         Self { method: Some(method.to_owned()), ..self }
     }
 
+    /// Whether it spoils what happens behind the requests.
+    fn inside(&self) -> bool {
+        matches!(
+            self.kind,
+            FaultKind::UpdateNeverEnds
+                | FaultKind::UpdateFails
+                | FaultKind::UpdateChangesNothing
+                | FaultKind::SettingsDropped
+        )
+    }
+
     fn takes(&self, method: &Method, path: &str) -> bool {
+        if self.inside() {
+            return false;
+        }
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let passes_by = self.kind == FaultKind::AcceptedNothingHappens && reads;
         let path_fits = self.path_prefix.as_ref().is_none_or(|prefix| path.starts_with(prefix));
@@ -123,8 +145,17 @@ impl Faults {
 
     /// The fault that takes this request, counted down.
     pub(crate) fn take(&self, method: &Method, path: &str) -> Option<FaultKind> {
+        self.take_by(|fault| fault.takes(method, path))
+    }
+
+    /// Whether such a fault spoils what is about to happen behind the requests; counted down.
+    pub(crate) fn take_inside(&self, kind: &FaultKind) -> bool {
+        self.take_by(|fault| fault.kind == *kind).is_some()
+    }
+
+    fn take_by(&self, takes: impl Fn(&Fault) -> bool) -> Option<FaultKind> {
         let mut faults = self.lock();
-        let index = faults.iter().position(|fault| fault.takes(method, path))?;
+        let index = faults.iter().position(takes)?;
         let kind = faults[index].kind.clone();
         if let Some(left) = &mut faults[index].requests {
             *left = left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What a BMC remembers without power: its accounts and its event log, in `bmc.json`.
+//! What a BMC remembers without power: its accounts, its event log, firmware and settings, in `bmc.json`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use muster_core::values::Secret;
 use serde::{Deserialize, Serialize};
 
+use super::update::Hardware;
 use crate::error::{LabError, io};
 use crate::plan::BmcPlan;
 use crate::rack::write_atomically;
@@ -43,6 +44,8 @@ struct Contents {
     accounts: Vec<Account>,
     events: Vec<Event>,
     next_event: u64,
+    #[serde(default)]
+    hardware: Hardware,
 }
 
 /// The memory of one BMC.
@@ -56,7 +59,7 @@ impl Memory {
     /// Reads what an earlier run left, or starts as from the factory.
     pub(crate) fn open(dir: &Path, plan: &BmcPlan) -> Result<Self, LabError> {
         let path = dir.join("bmc.json");
-        let contents = match std::fs::read(&path) {
+        let mut contents: Contents = match std::fs::read(&path) {
             Ok(text) => {
                 serde_json::from_slice(&text).map_err(|e| LabError::Plan(format!("{}: {e}", path.display())))?
             }
@@ -70,9 +73,11 @@ impl Memory {
                 }],
                 events: Vec::new(),
                 next_event: 1,
+                hardware: Hardware::default(),
             },
             Err(error) => return Err(io(format!("read {}", path.display()))(error)),
         };
+        contents.hardware = contents.hardware.wake();
         Ok(Self { path, contents })
     }
 
@@ -93,6 +98,18 @@ impl Memory {
     /// The event log, oldest first.
     pub(crate) fn events(&self) -> &[Event] {
         &self.contents.events
+    }
+
+    /// What updates and settings changed.
+    pub(crate) fn hardware(&self) -> &Hardware {
+        &self.contents.hardware
+    }
+
+    /// Changes it, durably.
+    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Hardware) -> T) -> T {
+        let changed = change(&mut self.contents.hardware);
+        self.save();
+        changed
     }
 
     /// Adds an event.

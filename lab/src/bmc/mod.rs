@@ -9,9 +9,10 @@ pub mod faults; // Misbehaviour on request
 mod memory; // Accounts and event log
 mod reply; // Answers and errors
 mod serve; // Connections, limits, faults
-mod services; // Session, account, update and task services
+mod services; // Session, account and task services
 mod systems; // The computer system and what is in it
 mod tree; // Which path is which resource
+mod update; // Firmware and BIOS that change
 
 #[cfg(test)]
 mod tests;
@@ -140,6 +141,9 @@ async fn log_power(service: Arc<Service>) {
             Cause::Button => "the power button".to_owned(),
             Cause::Lab => "loss of power".to_owned(),
         };
+        if matches!(entry.what, Happening::PowerOn { .. } | Happening::Reboot { .. }) {
+            service.memory().change(update::Hardware::boot);
+        }
         match entry.what {
             Happening::PowerOn { .. } => service.log("OK", "PowerOn", format!("The system was powered on ({by}).")),
             Happening::Reboot { .. } => service.log("OK", "Reset", format!("The system was reset ({by}).")),

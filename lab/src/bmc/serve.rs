@@ -89,7 +89,15 @@ async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Res
         Some(FaultKind::Garbage { shape }) => return Ok(rubbish(shape)),
         Some(FaultKind::AcceptedNothingHappens) => return Ok(wire(Reply::no_content())),
         Some(FaultKind::Slow { ms }) => tokio::time::sleep(Duration::from_millis(ms).min(NEVER)).await,
-        Some(FaultKind::LostReply | FaultKind::PasswordChanged) | None => {}
+        Some(
+            FaultKind::LostReply
+            | FaultKind::PasswordChanged
+            | FaultKind::UpdateNeverEnds
+            | FaultKind::UpdateFails
+            | FaultKind::UpdateChangesNothing
+            | FaultKind::SettingsDropped,
+        )
+        | None => {}
     }
     let restarting = *service.restarting_until.lock().expect("no holder panics");
     if restarting.is_some_and(|until| Instant::now() < until) {

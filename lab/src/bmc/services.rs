@@ -1,16 +1,14 @@
-//! The service root and the services beside the hardware: sessions, accounts, updates, tasks.
+//! The service root and the services beside the hardware: sessions, accounts, tasks.
 
 use serde_json::{Value, json};
 
-use super::Service;
-use super::enclosure::{FIRMWARE_VERSION, uuid};
+use super::enclosure::uuid;
 use super::memory::Account;
-use super::systems::bios_version;
 use super::tree::collection;
+use super::{Service, update};
 
 const ACCOUNTS: &str = "/redfish/v1/AccountService/Accounts";
 const SESSIONS: &str = "/redfish/v1/SessionService/Sessions";
-const INVENTORY: &str = "/redfish/v1/UpdateService/FirmwareInventory";
 const ROLE: &str = "/redfish/v1/AccountService/Roles/Administrator";
 
 /// The service root.
@@ -77,19 +75,7 @@ pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
             "IsPredefined": true,
             "AssignedPrivileges": ["Login", "ConfigureManager", "ConfigureUsers", "ConfigureSelf", "ConfigureComponents"],
         })),
-        ["UpdateService"] => Some(json!({
-            "@odata.id": "/redfish/v1/UpdateService",
-            "@odata.type": "#UpdateService.v1_11_0.UpdateService",
-            "Id": "UpdateService",
-            "Name": "Update Service",
-            "ServiceEnabled": true,
-            "FirmwareInventory": {"@odata.id": INVENTORY},
-        })),
-        ["UpdateService", "FirmwareInventory"] => {
-            Some(collection(INVENTORY, "SoftwareInventory", &["BIOS".to_owned(), "BMC".to_owned()]))
-        }
-        ["UpdateService", "FirmwareInventory", "BIOS"] => Some(firmware("BIOS", bios_version(service))),
-        ["UpdateService", "FirmwareInventory", "BMC"] => Some(firmware("BMC", FIRMWARE_VERSION)),
+        ["UpdateService", rest @ ..] => update::updates(service, rest),
         ["TaskService"] => Some(json!({
             "@odata.id": "/redfish/v1/TaskService",
             "@odata.type": "#TaskService.v1_2_0.TaskService",
@@ -98,7 +84,7 @@ pub(crate) fn resource(service: &Service, segments: &[&str]) -> Option<Value> {
             "ServiceEnabled": true,
             "Tasks": {"@odata.id": "/redfish/v1/TaskService/Tasks"},
         })),
-        ["TaskService", "Tasks"] => Some(collection("/redfish/v1/TaskService/Tasks", "Task", &[])),
+        ["TaskService", "Tasks", rest @ ..] => update::tasks(service, rest),
         _ => None,
     }
 }
@@ -142,16 +128,5 @@ fn account(account: &Account) -> Value {
         "RoleId": account.role,
         "Enabled": account.enabled,
         "Links": {"Role": {"@odata.id": ROLE}},
-    })
-}
-
-fn firmware(id: &str, version: &str) -> Value {
-    json!({
-        "@odata.id": format!("{INVENTORY}/{id}"),
-        "@odata.type": "#SoftwareInventory.v1_7_0.SoftwareInventory",
-        "Id": id,
-        "Name": format!("{id} firmware"),
-        "Version": version,
-        "Updateable": false,
     })
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tree::collection;
-use super::{Service, enclosure};
+use super::{Service, enclosure, update};
 use crate::machine::PowerState;
 use crate::plan::{DiskKind, FirmwareKind};
 
@@ -27,7 +27,7 @@ pub(crate) fn resource(service: &Service, segments: &[&str], query: &str) -> Opt
     match segments {
         [] => Some(collection("/redfish/v1/Systems", "ComputerSystem", &["1".to_owned()])),
         ["1"] => Some(system(service)),
-        ["1", "Bios"] => Some(bios(service)),
+        ["1", "Bios", rest @ ..] => update::bios(service, rest),
         ["1", "EthernetInterfaces"] => Some(part_collection("EthernetInterfaces", "EthernetInterface", "NIC1")),
         ["1", "EthernetInterfaces", "NIC1"] => Some(network_card(service)),
         ["1", "Memory"] => Some(part_collection("Memory", "Memory", "DIMM1")),
@@ -75,7 +75,7 @@ fn system(service: &Service) -> Value {
         },
         "MemorySummary": {"TotalSystemMemoryGiB": f64::from(plan.memory_mib) / 1024.0, "Status": {"Health": "OK"}},
         "ProcessorSummary": {"Count": 1, "CoreCount": plan.vcpus, "LogicalProcessorCount": plan.vcpus, "Status": {"Health": "OK"}},
-        "BiosVersion": bios_version(service),
+        "BiosVersion": update::version(service, "BIOS"),
         "Bios": link("Bios"),
         "EthernetInterfaces": link("EthernetInterfaces"),
         "Memory": link("Memory"),
@@ -93,22 +93,12 @@ fn system(service: &Service) -> Value {
     })
 }
 
-/// What the firmware calls itself; the versions are Debian 12's.
-pub(crate) fn bios_version(service: &Service) -> &'static str {
+/// What the firmware calls itself when it is new; the versions are Debian 12's.
+pub(crate) fn factory_bios(service: &Service) -> &'static str {
     match service.machine.plan.firmware {
         FirmwareKind::Bios => "SeaBIOS 1.16.2",
         FirmwareKind::Uefi => "OVMF 2022.11",
     }
-}
-
-fn bios(service: &Service) -> Value {
-    json!({
-        "@odata.id": format!("{SYSTEM}/Bios"),
-        "@odata.type": "#Bios.v1_2_0.Bios",
-        "Id": "Bios",
-        "Name": "BIOS Settings",
-        "Attributes": {"BootMode": boot_mode(service), "Version": bios_version(service)},
-    })
 }
 
 fn network_card(service: &Service) -> Value {

@@ -15,6 +15,7 @@ use muster_api::operations::{Operation, OperationLogLine, Step};
 use muster_core::lifecycle::steps::Step as Kind;
 use muster_core::wire::noticed::Noticed;
 use serde::Deserialize;
+use uuid::Uuid;
 
 /// Pages of one list that are read; a run has a few.
 const PAGES: usize = 50;
@@ -170,8 +171,9 @@ impl Recorded {
         if let Some(acted) = self.first_act(step, began) {
             add(HandOver::Begun, ms(began, acted));
         }
-        let gated = |run: &&GateRun| step.step.starts_with("gates") && (began..=ended).contains(&run.finished_at);
-        if let Some(run) = self.gate_runs.iter().rfind(gated) {
+        let mut own =
+            self.gate_runs.iter().filter(|run| step.step.starts_with("gates") && self.node(step) == Some(run.node));
+        if let Some(run) = own.rfind(|run| (began..=ended).contains(&run.finished_at)) {
             let gates: u64 = run.results.iter().map(|result| result.duration_ms).sum();
             add(HandOver::Gates, ms(began, ended) - i64::try_from(gates).unwrap_or(i64::MAX));
         }
@@ -204,10 +206,14 @@ impl Recorded {
         first("act.started").or_else(|| first("permit.redeemed")).or_else(said)
     }
 
+    fn node(&self, step: &Step) -> Option<Uuid> {
+        let operation = self.operations.iter().find(|operation| operation.steps.iter().any(|own| own.job == step.job));
+        Some(operation?.target.as_ref()?.id)
+    }
+
     /// The events of a step's node.
     fn of(&self, step: &Step) -> impl Iterator<Item = &Event> {
-        let operation = self.operations.iter().find(|operation| operation.steps.iter().any(|own| own.job == step.job));
-        let node = operation.and_then(|operation| operation.target.as_ref()).map(|target| target.id);
+        let node = self.node(step);
         self.events.iter().filter(move |event| event.node.is_some() && event.node == node)
     }
 }
@@ -272,6 +278,21 @@ mod tests {
         assert_eq!(counted, expected);
         assert_eq!(claim.sum(), counted.iter().map(|(_, ms)| ms).sum::<i64>());
         assert_eq!(claim.looks, 2747, "the recheck, which is beside the sum");
+    }
+
+    /// Two nodes are gated at the same time.
+    #[test]
+    fn another_nodes_gates_say_nothing_of_ours() {
+        let mut run = recorded();
+        let before = share(&run.shares(), "n1", "claim").of(HandOver::Gates);
+        let mut other = run.gate_runs.clone();
+        for gates in &mut other {
+            gates.node = Uuid::nil();
+            gates.results.clear();
+        }
+        run.gate_runs.extend(other.clone());
+        run.gate_runs.splice(0..0, other);
+        assert_eq!(share(&run.shares(), "n1", "claim").of(HandOver::Gates), before);
     }
 
     #[test]

@@ -109,7 +109,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     watch.say(&format!("claim {GOOD} and {FAILING} for the pool; a disk of {FAILING} will raise a critical warning"));
     for node in [GOOD, FAILING] {
-        let spec = ClaimSpec { pool: "cpu".into(), node: Some(node.into()), selector: None };
+        let spec = ClaimSpec::new("cpu", Some(node.into()), None);
         client.create_claim(&CreateClaim { name: Some(format!("claim-{node}").parse()?), spec }).await?;
     }
     let failing = &rack.slot(FAILING)?.machine;

@@ -3,7 +3,8 @@
 
 use futures::StreamExt as _;
 use muster_api::claims::{ClaimSpec, CreateClaim};
-use muster_api::client::{Client, ClientError};
+use muster_api::client::{Client, ClientError, Precondition};
+use muster_api::nodes::{NodeAction, NodeSpec};
 
 use super::SITE;
 use super::follow::{Want, Wanted};
@@ -37,12 +38,18 @@ impl People {
         let node = want.node.as_str();
         match want.what {
             Wanted::Claim => {
-                let spec = ClaimSpec { pool: SITE.to_owned(), node: Some(node.to_owned()), selector: None };
+                let spec = ClaimSpec::new(SITE, Some(node.to_owned()), None);
                 let name = node.parse().map_err(|_| ClientError::Usage(format!("{node} cannot be a claim's name")))?;
                 self.client.create_claim(&CreateClaim { name: Some(name), spec }).await.map(drop)
             }
             // A claim that nobody changes keeps its first generation.
             Wanted::Release => self.client.delete_claim(node, 1).await.map(drop),
+            // What erases is asked of the node as it is read.
+            Wanted::Ask("wipe") => {
+                let seen = Precondition::Generation(self.client.get::<NodeSpec>(node).await?.generation);
+                let body = NodeAction { reason: Some("a rehearsal".into()), ..NodeAction::default() };
+                self.client.act_on_node(node, "wipe", &body, seen).await.map(drop)
+            }
             Wanted::Ask(action) => self.client.node_action(node, action, Some("a rehearsal")).await.map(drop),
         }
     }

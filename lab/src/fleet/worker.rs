@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use muster_core::wire::agent::{HEARD, MARK};
 use muster_core::wire::agent::{Job, SiteConfig, SitePoll};
+use muster_core::wire::orders;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -112,6 +113,7 @@ impl Socket {
         if let Some(heard) = &call.heard {
             request = request.header(HEARD, heard);
         }
+        request = request.header(orders::ORDERS, orders::KINDS.join(","));
         let answer = request.header("content-type", "application/json").body(call.body.clone()).send().await?;
         let mark = answer.headers().get(MARK).and_then(|mark| mark.to_str().ok()).map(str::to_owned);
         Ok(Answered { status: answer.status().as_u16(), mark, body: answer.bytes().await?.to_vec() })

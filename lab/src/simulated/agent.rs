@@ -270,7 +270,7 @@ impl Agent {
     }
 
     /// Lets the machine take its time for something that happens beside it, or that leaves no trace on it.
-    async fn takes(&self, job: &Job, what: What) -> Result<(), Stop> {
+    pub(super) async fn takes(&self, job: &Job, what: What) -> Result<(), Stop> {
         self.with(job, |machine| machine.begin(job.id, what));
         self.done(job).await
     }
@@ -284,7 +284,7 @@ impl Agent {
         left.map(drop).map_err(|_| Stop::Dead)
     }
 
-    fn rack(&self) -> MutexGuard<'_, Rack> {
+    pub(super) fn rack(&self) -> MutexGuard<'_, Rack> {
         self.rack.lock().expect("nobody panics with it")
     }
 
@@ -302,6 +302,7 @@ impl Agent {
         if let Some(Turn::Fails(failure)) = turn {
             return Err(Bad::Fails(failure));
         }
+        self.let_in(job)?;
         match &job.spec {
             JobSpec::BootLive(spec) => self.boot_live(job, spec).await,
             JobSpec::Inventory { .. } => {
@@ -320,6 +321,8 @@ impl Agent {
             }
             JobSpec::PowerOn { permit, .. } => self.power_on(job, *permit).await,
             JobSpec::PowerCycle { permit, .. } => self.power_cycle(job, *permit).await,
+            JobSpec::RotateBmc(order) => self.rotate_bmc(job, order).await,
+            JobSpec::Firmware(order) => self.firmware(job, order).await,
             JobSpec::WriteImage { plan, .. } => self.node(job, Work::WriteImage(plan.clone())).await,
             JobSpec::Wipe { plan, .. } => {
                 self.rack().wipes_begin(&job.node_name);
@@ -338,6 +341,7 @@ impl Agent {
                 }
             }
             JobSpec::Adopt(adopt) => self.adopt(job, adopt),
+            JobSpec::Pair(order) => self.pair(job, order).await,
             JobSpec::SlurmDrain { .. } => {
                 self.takes(job, What::Drain).await?;
                 Ok(JobResult::Drained)
@@ -378,6 +382,7 @@ impl Agent {
                 boot_id: machine.boot_id(),
                 address: spec.address,
                 bmc_certificate: None,
+                inventory: machine.inventory(),
             }),
             _ => Err(failed("boot_window_over")),
         })

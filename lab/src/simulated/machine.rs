@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_core::clock::Clock;
 use muster_core::facts::{Cpu, Disk as DiskFacts, DiskTransport, Facts, Memory, Neighbour, Nic};
+use muster_core::firmware::BmcInventory;
 use muster_core::gates::{Evidence, Gate, GateResult, Verdict, fingerprint};
 use muster_core::ids::{ClaimId, JobId, OperationId, PermitId};
 use muster_core::permits::{PermitKind, verify};
@@ -90,6 +91,9 @@ pub struct Machine {
     pub nameless_disk: bool,
     /// The switch ports that its interfaces hear.
     pub neighbours: Vec<Neighbour>,
+    /// What its BMC says of firmware and BIOS; nothing where it says nothing.
+    #[serde(default)]
+    pub firmware: Option<BmcInventory>,
     pub running: Running,
     pub disks: BTreeMap<String, Disk>,
     pub log: Vec<Done>,
@@ -109,6 +113,9 @@ pub struct Machine {
     booted_converged: bool,
     spools: BTreeMap<JobId, Spool>,
     epoch: i64,
+    /// What its BMC takes; any until somebody changes it.
+    #[serde(default)]
+    pub bmc_password: Option<String>,
 }
 
 impl Machine {
@@ -122,6 +129,7 @@ impl Machine {
             foreign: false,
             nameless_disk: false,
             neighbours: Vec::new(),
+            firmware: None,
             running: Running::Off,
             disks: disks.into(),
             log: Vec::new(),
@@ -135,6 +143,7 @@ impl Machine {
             booted_converged: false,
             spools: BTreeMap::new(),
             epoch: 0,
+            bmc_password: None,
         }
     }
 
@@ -442,7 +451,7 @@ impl Machine {
     }
 }
 
-fn result(gate: &Gate, verdict: Verdict) -> GateResult {
+pub(super) fn result(gate: &Gate, verdict: Verdict) -> GateResult {
     GateResult {
         gate: gate.id.clone(),
         title: gate.title.clone(),

@@ -12,8 +12,28 @@ use super::machine::Machine;
 pub struct Rack {
     pub machines: BTreeMap<String, Machine>,
     pub scheduler: Scheduler,
+    pub fabric: Fabric,
     /// Where both are kept; without it they end with their process.
     pub keep: Option<Keep>,
+}
+
+/// What lies between the machines, where it is slow.
+#[derive(Clone, Debug, Default)]
+pub struct Fabric {
+    /// Machines whose own link is slow.
+    pub slow: BTreeSet<String>,
+    /// Paths between two machines, the one with the smaller name first.
+    pub slow_paths: BTreeSet<(String, String)>,
+    /// What was measured, in order: who asked whom.
+    pub asked: Vec<(String, String)>,
+}
+
+impl Fabric {
+    /// Whether one machine is slow to reach from another.
+    pub fn is_slow(&self, one: &str, other: &str) -> bool {
+        let path = (one.min(other).to_owned(), one.max(other).to_owned());
+        self.slow.contains(one) || self.slow.contains(other) || self.slow_paths.contains(&path)
+    }
 }
 
 /// What the scheduler's controller knows.
@@ -39,7 +59,7 @@ impl Rack {
     /// These machines and a scheduler that knows none of them.
     pub fn of(machines: impl IntoIterator<Item = Machine>) -> Self {
         let machines = machines.into_iter().map(|machine| (machine.name.clone(), machine)).collect();
-        Self { machines, scheduler: Scheduler::default(), keep: None }
+        Self { machines, scheduler: Scheduler::default(), fabric: Fabric::default(), keep: None }
     }
 
     /// Looks at a machine or does something to it; `None` where there is no such machine.

@@ -62,7 +62,8 @@ pub fn command(arguments: &[String]) -> ExitCode {
         eprintln!("muster-node: {problem}");
     }
     let cx = JobContext::foreground(TIMEOUT);
-    let (results, fingerprint) = match super::run(&plan, &cx) {
+    // A look by hand is kept nowhere: what it saw is told to whoever looks next as well.
+    let super::Ran { results, fingerprint, .. } = match super::run(&plan, &cx) {
         Ok(ended) => ended,
         Err(failure) => return refuse(&failure),
     };
@@ -118,8 +119,18 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     }
     let suite = read(SUITES, &suite.ok_or_else(|| usage("--suite is missing"))?)?;
     let profile = read(PROFILES, &profile.ok_or_else(|| usage("--profile is missing"))?)?;
-    let plan =
-        GatePlan { suite, profile, only, stack: None, variables, in_use, waived: Vec::new(), health: None, xid: None };
+    let plan = GatePlan {
+        suite,
+        profile,
+        only,
+        stack: None,
+        variables,
+        in_use,
+        waived: Vec::new(),
+        health: None,
+        xid: None,
+        firmware: None,
+    };
     Ok(Wanted::Run { plan: Box::new(plan), as_json })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use muster_core::facts::{Disk, DiskTransport};
@@ -12,10 +13,10 @@ use muster_core::wire::node::Failure;
 
 use super::parsers::{self, Answer, Reading};
 use super::scratch::Scratch;
-use super::{Bench, kernel_log, needs};
+use super::{Bench, kernel_log, needs, window};
 use crate::failure::fatal;
 use crate::files;
-use crate::tool::{self, Call, ToolError};
+use crate::tool::{self, Call, Finished, ToolError};
 
 /// Longest answer that is parsed, in bytes; no tool of ours says more.
 const ANSWER_MAX: usize = 1 << 20;
@@ -44,6 +45,9 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
     let mut former = Vec::new();
     let (assessment, mut evidence) = loop {
         let (assessment, evidence, lasting) = attempt(gate, bench)?;
+        if !gate.effects.is_empty() || assessment.verdict == Verdict::Error {
+            bench.shared.forget();
+        }
         let again = assessment.verdict == Verdict::Error && !lasting && former.len() < gate.retries as usize;
         if !again {
             break (assessment, evidence);
@@ -65,7 +69,8 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
     if let Some(reason) = needs::refusal(gate, bench) {
         return Ok((without(Verdict::Skipped, reason), evidence, true));
     }
-    let read = match unmeasurable(gate, &reference(bench)) {
+    let unmeasurable = unmeasurable(gate, &reference(bench)).or_else(|| parsers::absent(gate, bench));
+    let read = match unmeasurable {
         Some(why) => Err(Stop::Absent(why)),
         None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => {
             Err(Stop::Absent("it is measured between two nodes: muster-node pair".into()))
@@ -152,8 +157,20 @@ fn timed_out(gate: &Gate) -> Assessment {
     Assessment { verdict, reason, measured: Vec::new() }
 }
 
-/// Runs the tool, once or once per disk, and reads its answers.
+/// Runs the tool and reads its answer; twice, for what grew meanwhile, where the gate says so.
 fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+    let Some(window_s) = gate.window_s else { return run_now(gate, bench, evidence) };
+    let before = run_now(gate, bench, evidence)?;
+    window::wait(bench.cx, Duration::from_secs(window_s)).map_err(|ended| match ended {
+        window::Ended::Cancelled => Stop::Cancelled,
+        window::Ended::Deadline => Stop::Unknown("the job's deadline ended it within its window".into()),
+    })?;
+    let after = run_now(gate, bench, evidence)?;
+    window::grown(&before, after).map_err(Stop::Unknown)
+}
+
+/// Runs the tool, once or once per disk, and reads its answers.
+fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(each) = gate.each else { return run_once(gate, bench, None, evidence) };
     let disks = bench.facts.disks.iter().filter(|disk| match each {
         Each::Disks => true,
@@ -180,15 +197,19 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
     let words = words(bench, disk, &scratch);
     let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-
-    let call = Call { argv: &argv, env: &env, timeout: Some(Duration::from_secs(gate.timeout_s)), ..Call::default() };
-    let finished = match tool::run(bench.cx, &call) {
-        Ok(finished) => finished,
-        Err(error) => {
-            keep_files(evidence, gate, &scratch, serial);
-            return Err(stopped(error, gate, evidence));
+    let finished = match bench.shared.find(gate, &argv) {
+        Some((by, finished)) => {
+            bench.cx.log(&format!("{}: shares what {by} was told", gate.id));
+            finished
+        }
+        None => {
+            let asked = ask(gate, bench, &argv);
+            let finished = Rc::new(asked.map_err(|error| {
+                keep_files(evidence, gate, &scratch, serial);
+                stopped(error, gate, evidence)
+            })?);
+            bench.shared.told(gate, argv.clone(), &finished);
+            finished
         }
     };
     keep(evidence, serial, &finished.stdout, &finished.stderr);
@@ -201,7 +222,7 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
         return Err(Stop::Unknown(format!("{} said more than {ANSWER_MAX} bytes", argv[0])));
     }
     let answer = match &gate.output {
-        None => finished.stdout,
+        None => finished.stdout.clone(),
         Some(name) => {
             let bytes = files::read_capped(&scratch.path().join(name), ANSWER_MAX as u64);
             bytes.map_err(|error| {
@@ -215,6 +236,14 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut 
     let reading = parsers::parse_by(&gate.parser, &answer, bench.plan.xid.as_ref());
     let reading = reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))?;
     Ok(named(reading, serial))
+}
+
+/// Runs the tool within the gate's own time.
+fn ask(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let timeout = Some(Duration::from_secs(gate.timeout_s));
+    tool::run(bench.cx, &Call { argv: &argv, env: &env, timeout, ..Call::default() })
 }
 
 /// What `${word}` stands for.

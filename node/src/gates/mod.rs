@@ -1,6 +1,7 @@
 //! Runs gates and holds what they measured against their criteria. It must not decide about the node: verdicts and evidence go to the server.
 
 mod command; // `muster-node gate`, by hand
+mod cursor; // Where the last look at the kernel's log ended
 mod execute; // One gate: its tool or our own measurement, then the verdict
 mod kernel_log; // What the kernel said meanwhile
 mod needs; // What must hold before it is run
@@ -9,8 +10,10 @@ mod parsers; // One file per tool or measurement
 mod read; // What a parser reads from any file
 mod report; // What a person reads on a terminal
 mod scratch; // A folder for the tools' files
+mod shared; // What the gates of one run have in common
 #[cfg(test)]
 mod tests;
+mod window; // What grew between two runs
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Stage, blocks, fingerprint, lint};
@@ -20,6 +23,9 @@ use muster_core::wire::node::{Failure, GatePlan};
 pub use command::command;
 pub use pair::command as pair_command;
 pub use read::{Parsed, Question, Shown, read, read_text};
+
+pub(crate) use cursor::Kept;
+pub(crate) use shared::Shared;
 
 use crate::converge::machine::Machine;
 use crate::failure::fatal;
@@ -32,16 +38,26 @@ pub(crate) struct Bench<'a> {
     pub(crate) plan: &'a GatePlan,
     pub(crate) facts: &'a Facts,
     pub(crate) cx: &'a JobContext,
+    pub(crate) shared: &'a Shared,
 }
 
-/// Runs a plan's gates on this machine, and gives the fingerprint of the hardware they ran on.
+/// What a run came to.
+pub(crate) struct Ran {
+    pub(crate) results: Vec<GateResult>,
+    /// Of the hardware that it ran on.
+    pub(crate) fingerprint: Digest,
+    /// Where its looks at the kernel's log ended: kept once the results are where they belong, and by a run that is nobody's never.
+    pub(crate) looks: Vec<Kept>,
+}
+
+/// Runs a plan's gates on this machine.
 ///
 /// # Errors
 /// `bad_suite` when the linter refuses it, `cancelled`. A gate that cannot be run is a result, not a failure.
-pub fn run(plan: &GatePlan, cx: &JobContext) -> Result<(Vec<GateResult>, Digest), Failure> {
-    let facts = inventory::collect(cx).facts;
-    let results = run_on(&Bench { machine: Machine::host(), plan, facts: &facts, cx })?;
-    Ok((results, fingerprint(&facts)))
+pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
+    let (facts, shared) = (inventory::collect(cx).facts, Shared::default());
+    let results = run_on(&Bench { machine: Machine::host(), plan, facts: &facts, cx, shared: &shared })?;
+    Ok(Ran { results, fingerprint: fingerprint(&facts), looks: shared.take_looks() })
 }
 
 /// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.

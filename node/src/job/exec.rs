@@ -11,6 +11,7 @@ use muster_core::wire::node::{Failure, Line, Plan, Work, WorkResult};
 use super::spool::{PLAN_MAX, Spool};
 use super::{JobContext, lock};
 use crate::failure::{fatal, retryable};
+use crate::gates::Kept;
 use crate::{converge, disk, files, gates, health};
 
 /// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it.
@@ -32,17 +33,23 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     watch(&spool, &plan, Arc::clone(&ending))?;
     spool.set_worker(plan.attempt)?;
 
-    let worked = std::panic::catch_unwind(AssertUnwindSafe(|| work(&plan, &mut cx)));
+    let mut looks = Vec::new();
+    let worked = std::panic::catch_unwind(AssertUnwindSafe(|| work(&plan, &mut cx, &mut looks)));
     let result = match worked {
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => WorkResult::Failed(failure),
         Err(panic) => WorkResult::Failed(fatal("bug", format!("muster-node panicked: {}", panic_text(panic.as_ref())))),
     };
     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
-    finish(&cx, &spool, result)
+    let code = finish(&cx, &spool, result)?;
+    for look in &looks {
+        // The result is on the disk, and nothing may stand behind it there. What cannot be kept is looked at again.
+        let _looked_at_again = look.write();
+    }
+    Ok(code)
 }
 
-fn work(plan: &Plan, cx: &mut JobContext) -> Result<WorkResult, Failure> {
+fn work(plan: &Plan, cx: &mut JobContext, looks: &mut Vec<Kept>) -> Result<WorkResult, Failure> {
     match &plan.work {
         Work::WriteImage(image) => disk::write_image(plan, image, cx).map(WorkResult::ImageWritten),
         Work::Wipe(wipe) => disk::wipe(plan, wipe, cx).map(|disks| WorkResult::Wiped { disks }),
@@ -52,7 +59,9 @@ fn work(plan: &Plan, cx: &mut JobContext) -> Result<WorkResult, Failure> {
             if let Err(failure) = health::keep(gate) {
                 cx.log(&format!("what `muster-node health` asks by is not kept: {}", failure.message));
             }
-            gates::run(gate, cx).map(|(results, fingerprint)| WorkResult::Gated { results, fingerprint })
+            let ran = gates::run(gate, cx)?;
+            *looks = ran.looks;
+            Ok(WorkResult::Gated { results: ran.results, fingerprint: ran.fingerprint })
         }
     }
 }

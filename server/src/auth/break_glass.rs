@@ -80,6 +80,9 @@ pub async fn find(conn: &mut PgConnection, app: &App) -> Result<Option<Armed>, E
 /// # Errors
 /// When the database fails.
 pub async fn admits(conn: &mut PgConnection, app: &App, user: &UserRow) -> Result<bool, Error> {
+    if user.disabled {
+        return Ok(false);
+    }
     let bound = app.oidc.is_some() && user.password_hash.is_some() && user.role == Role::Admin.as_str();
     Ok(!bound || find(conn, app).await?.is_some())
 }

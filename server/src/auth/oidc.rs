@@ -183,7 +183,8 @@ impl Provider {
         let now = app.clock.now();
         let mut tx = app.pool.begin().await?;
         let identity = (self.settings.issuer.as_str(), subject);
-        let user = db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
+        let (user, disabled) = db::users::set_vouched(&mut tx, identity, &name, role.as_str(), groups, now).await?;
+        anyhow::ensure!(!disabled, "{name} is kept out by an administrator");
         let session = sessions::open(&mut tx, app, headers, user).await?;
         let event = NewEvent::new(
             now,

@@ -1,4 +1,4 @@
-//! What each route needs: a verb, and where. A route that is not here is refused to everybody; `tests/it/access.rs` walks them all.
+//! What each route needs: a verb, and where. A route that is not here is refused to everybody; `tests/it/access/expected.rs` walks them all.
 
 use http::Method;
 
@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 80] = [
+const ROUTES: [(char, &str, &str, Where); 90] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -36,6 +36,8 @@ const ROUTES: [(char, &str, &str, Where); 80] = [
     ('W', "/v1/claims", "claim.create", Somewhere),
     ('R', "/v1/claims/{claim}", "fleet.read", At("claim", "claim")),
     ('W', "/v1/claims/{claim}", "claim.release", At("claim", "claim")),
+    // And claim.create at the node that comes.
+    ('W', "/v1/claims/{claim}/actions/replace", "claim.release", At("claim", "claim")),
     ('W', "/v1/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('R', "/v1/components", "fleet.read", Somewhere),
     ('R', "/v1/events", "fleet.read", Somewhere),
@@ -62,16 +64,23 @@ const ROUTES: [(char, &str, &str, Where); 80] = [
     ('R', "/v1/operations/{id}", "fleet.read", At("operation", "id")),
     ('W', "/v1/operations/{id}/cancel", "operation.cancel", At("operation", "id")),
     ('R', "/v1/operations/{id}/log", "fleet.read", At("operation", "id")),
+    ('W', "/v1/pools/{pool}/actions/run-pairs", "pool.run-pairs", At("pool", "pool")),
+    ('R', "/v1/pools/{pool}/pair-runs", "fleet.read", At("pool", "pool")),
+    ('R', "/v1/pools/{pool}/pair-runs/{run}", "fleet.read", At("pool", "pool")),
     ('R', "/v1/prometheus/targets", "fleet.read", Somewhere),
     ('R', "/metrics", "fleet.read", Everywhere),
     ('R', "/v1/racks/{rack}/cabling", "fleet.read", At("rack", "rack")),
     ('R', "/v1/sites/{site}/agents", "fleet.read", At("site", "site")),
     ('W', "/v1/sites/{site}/agents", "agent.enrol", At("site", "site")),
+    ('R', "/v1/sites/{site}/agents/{agent}", "fleet.read", At("site", "site")),
     ('W', "/v1/sites/{site}/agents/{agent}", "agent.remove", At("site", "site")),
     // Those of others need token.read and token.revoke.
     ('R', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens/{token}", "token.create", Somewhere),
+    ('R', "/v1/users", "user.read", Everywhere),
+    ('W', "/v1/users/{user}/actions/disable", "user.disable", Everywhere),
+    ('W', "/v1/users/{user}/actions/enable", "user.disable", Everywhere),
     ('R', "/v1/audit", "audit.read", Everywhere),
     ('R', "/v1/waivers", "fleet.read", Everywhere),
     // At the node, rack or pool that it is for.
@@ -98,10 +107,12 @@ const ROUTES: [(char, &str, &str, Where); 80] = [
     ('R', "/jobs/{job}/log", "fleet.read", At("job", "job")),
     ('R', "/racks", "fleet.read", Somewhere),
     ('R', "/claims", "fleet.read", Somewhere),
+    ('R', "/pools/{pool}", "fleet.read", At("pool", "pool")),
     ('R', "/events", "fleet.read", Somewhere),
     ('R', "/agents", "fleet.read", Somewhere),
     ('R', "/webhooks", "webhook.read", Everywhere),
     ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
+    ('W', "/ui/claims/{claim}/replace", "claim.release", At("claim", "claim")),
     ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
     ('R', "/ui/events", "fleet.read", Somewhere),

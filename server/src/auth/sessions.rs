@@ -20,6 +20,8 @@ use crate::error::Error;
 use crate::http::request_id;
 
 const COOKIE: &str = "muster_session";
+/// How often it is noted that somebody was seen.
+const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// A working day.
 const LASTS: SignedDuration = SignedDuration::from_hours(12);
 
@@ -41,6 +43,7 @@ pub async fn sign_in(
         // What was typed as a name may be a password: only a hash tells whether it was the same again.
         None => Some(format!("unknown name, of hash {}", app.keys.master.keyed_hash("sign_in", name.as_bytes()))),
         Some(user) if !right => Some(format!("wrong password of {}", user.name)),
+        Some(user) if user.disabled => Some(format!("{} is kept out by an administrator", user.name)),
         Some(user) if !break_glass::admits(&mut tx, app, user).await? => {
             Some(format!("the local administrator {} is not armed", user.name))
         }
@@ -118,6 +121,10 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
         .ok_or(Error::Unauthenticated)?;
     if !break_glass::admits(&mut conn, app, &user).await? {
         return Err(Error::Unauthenticated);
+    }
+    let now = app.clock.now();
+    if user.last_seen.is_none_or(|seen| now.duration_since(seen.to_jiff()) >= SEEN_EVERY) {
+        db::users::set_last_seen(&mut conn, user.id, now).await?;
     }
     let role = role(&user)?;
     let holding = Holding { grants: grants(&mut conn, Some(&user)).await?, owner: None };

@@ -1,17 +1,20 @@
-//! Tokens of machines: `mst_<id>_<secret><crc>`. The id finds the row, the secret is 256 random bits of which only a hash is stored, and
+//! Tokens of machines: `mst_<id>_<secret><crc>`. The id finds the row, the secret is 256 random bits of which only what a key makes is stored, and
 //! the checksum lets a scanner tell a leaked token from noise and a caller tell a cut one from a wrong one.
 
 use jiff::Timestamp;
 use muster_api::tokens::Role;
 use muster_core::ids::TokenId;
 use muster_core::values::{Digest, Secret};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::access::{Grant, Holding};
 use super::{Actor, break_glass, sessions};
 use crate::app::App;
 use crate::db;
+use crate::db::tokens::TokenRow;
 use crate::error::Error;
+use crate::keys::{Fit, TokenKeys, TokenMac};
 
 /// Prefix of API tokens; agents' tokens have their own, so that one is never taken for the other.
 const PREFIX: &str = "mst";
@@ -24,29 +27,40 @@ const CRC_HEX: usize = 8;
 pub struct Minted {
     pub id: TokenId,
     pub secret: Secret,
-    pub hash: [u8; 32],
+    /// What is stored of it.
+    pub mac: TokenMac,
 }
 
-/// Makes an API token.
-pub fn mint() -> Minted {
+/// Makes an API token; without the key, one that is kept by a plain hash until it is first used.
+pub fn mint(keys: Option<&TokenKeys>) -> Minted {
     let id = TokenId::new();
-    minted(PREFIX, id, "")
+    let secret = minted(PREFIX, id, "");
+    let mac = keys.map_or_else(|| TokenMac::plain(secret.reveal()), |keys| keys.mac(secret.reveal()));
+    Minted { id, secret, mac }
+}
+
+/// An enrolment token just made. It is good for a day, and once: a plain hash of its 256 random bits is enough.
+#[derive(Clone, Debug)]
+pub struct MintedAgent {
+    pub secret: Secret,
+    pub hash: [u8; 32],
 }
 
 /// Makes the token that an agent enrols with; it carries the authority's digest, by which the agent knows the server. The id in it is only there for scanners
 /// and logs.
-pub fn mint_agent(authority: Digest) -> Minted {
-    minted(AGENT_PREFIX, TokenId::new(), &format!("_{}", authority.hex()))
+pub fn mint_agent(authority: Digest) -> MintedAgent {
+    let secret = minted(AGENT_PREFIX, TokenId::new(), &format!("_{}", authority.hex()));
+    MintedAgent { hash: hash(secret.reveal()), secret }
 }
 
-fn minted(prefix: &str, id: TokenId, rest: &str) -> Minted {
+fn minted(prefix: &str, id: TokenId, rest: &str) -> Secret {
     let secret = hex::encode(rand::random::<[u8; SECRET_BYTES]>());
     let body = format!("{prefix}_{}_{secret}{rest}", id.0.simple());
     let text = format!("{body}{:08x}", crc32fast::hash(body.as_bytes()));
-    Minted { id, hash: hash(&text), secret: Secret::new(text) }
+    Secret::new(text)
 }
 
-/// What is stored of a token: secrets of 256 random bits need no slow hash.
+/// What is stored of an enrolment token.
 pub fn hash(token: &str) -> [u8; 32] {
     Digest::of(token.as_bytes()).0
 }
@@ -72,9 +86,12 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     let now = app.clock.now();
     let mut conn = app.pool.acquire().await?;
     let row = db::tokens::find(&mut conn, id).await?.ok_or(Error::Unauthenticated)?;
-    let matches = aws_lc_rs::constant_time::verify_slices_are_equal(&row.token_hash, &hash(token)).is_ok();
-    if !matches || row.revoked_at.is_some() || row.expires_at <= now {
+    let fit = fit(app, &mut conn, &row, token).await?;
+    if fit == Fit::Differs || row.revoked_at.is_some() || row.expires_at <= now {
         return Err(Error::Unauthenticated);
+    }
+    if let Fit::Renew(mac) = &fit {
+        db::tokens::set_mac(&mut conn, id, &row.token_hash, mac).await?;
     }
     if row.last_used.is_none_or(|used| stale(used.to_jiff(), now)) {
         db::tokens::set_last_used(&mut conn, id, now).await?;
@@ -100,6 +117,20 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     Ok(Actor { person, name, role, holding, releases_per_hour, request_id: None })
 }
 
+/// How what is stored stands to a token. A key that is not known here was made since this process began; without it the token is nobody's.
+async fn fit(app: &App, conn: &mut PgConnection, row: &TokenRow, token: &str) -> Result<Fit, Error> {
+    let keys = &app.keys.tokens;
+    let found = keys.fit(&row.token_hash, row.key_id.as_deref(), token);
+    if found != Fit::Unknown {
+        return Ok(found);
+    }
+    keys.reload(&app.keys.master, conn).await.map_err(Error::internal)?;
+    match keys.fit(&row.token_hash, row.key_id.as_deref(), token) {
+        Fit::Unknown => Ok(Fit::Differs),
+        found => Ok(found),
+    }
+}
+
 /// Whether the time of last use is worth a write.
 fn stale(used: Timestamp, now: Timestamp) -> bool {
     now.duration_since(used).as_secs() >= 60
@@ -111,16 +142,17 @@ mod tests {
 
     #[test]
     fn a_token_names_its_row_and_a_damaged_one_names_none() {
-        let minted = mint();
+        let minted = mint(None);
         let text = minted.secret.reveal().to_owned();
         assert_eq!(id(&text), Some(minted.id));
-        assert_eq!(hash(&text), minted.hash);
+        assert_eq!(minted.mac, TokenMac::plain(&text));
         for bad in ["", "mst_", "ü", &text[..text.len() - 1], &text.replace('_', "-"), &text.to_uppercase()] {
             assert_eq!(id(bad), None, "{bad}");
         }
         let authority = Digest::of(b"ca");
         let agents = mint_agent(authority);
         assert_eq!(id(agents.secret.reveal()), None);
+        assert_eq!(hash(agents.secret.reveal()), agents.hash);
         assert_eq!(muster_core::wire::enrol::authority_of(agents.secret.reveal()), Some(authority));
     }
 }

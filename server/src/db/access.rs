@@ -26,6 +26,11 @@ pub async fn place(conn: &mut PgConnection, kind: &str, key: &str) -> Result<Opt
         "node" => node(conn, Some(key), id).await?,
         "claim" | "operation" | "approval" | "waiver" | "job" => match node_of(conn, kind, key, id).await? {
             None => waived(conn, kind, id).await?,
+            // Pairs lie where their pool does.
+            Some((None, None)) if kind == "operation" => match pool_of_pairs(conn, id).await? {
+                Some(pool) => declared(conn, "pool", "", Some(pool)).await?,
+                None => Some(PlaceRow { site: None, rack: None, pool: None, labels: Json::default() }),
+            },
             // What is of no node lies nowhere.
             Some((None, pool)) => Some(PlaceRow { site: None, rack: None, pool, labels: Json::default() }),
             Some((node, pool)) => node_with(conn, node, pool).await?,
@@ -53,6 +58,10 @@ async fn node(conn: &mut PgConnection, name: Option<&str>, id: Option<Uuid>) -> 
 async fn node_with(conn: &mut PgConnection, id: Option<Uuid>, pool: Option<String>) -> Result<Option<PlaceRow>, Error> {
     let row = node(conn, None, id).await?;
     Ok(row.map(|row| PlaceRow { pool: pool.or(row.pool), ..row }))
+}
+
+async fn pool_of_pairs(conn: &mut PgConnection, id: Option<Uuid>) -> Result<Option<Uuid>, Error> {
+    Ok(sqlx::query_scalar!("SELECT pool_id FROM pair_runs WHERE id = $1", id).fetch_optional(conn).await?)
 }
 
 /// What a waiver is for, by its own id or its approval's: a node, a rack or a pool.
@@ -86,6 +95,7 @@ async fn node_of(
                SELECT node_id, id AS claim_id FROM claims WHERE $1 = 'claim' AND (id = $3 OR (name = $2 AND state <> 'released'))
                UNION ALL SELECT node_id, claim_id FROM operations WHERE $1 = 'operation' AND id = $3
                UNION ALL SELECT c.node_id, c.id FROM approvals a JOIN claims c ON c.id = a.claim_id WHERE $1 = 'approval' AND a.id = $3
+               UNION ALL SELECT a.node_id, NULL FROM approvals a WHERE $1 = 'approval' AND a.id = $3 AND a.node_id IS NOT NULL
                UNION ALL SELECT j.node_id, o.claim_id FROM jobs j LEFT JOIN operations o ON o.id = j.operation_id WHERE $1 = 'job' AND j.id = $3
            ) f LEFT JOIN claims c ON c.id = f.claim_id LEFT JOIN objects p ON p.id = c.pool_id"#,
         kind,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -94,6 +95,9 @@ pub async fn finish(
         id: adoption.claim,
         name: adoption.claim_name.clone(),
         spec: json!({ "pool": adoption.pool_name, "node": name }),
+        wait_for: WaitFor::default(),
+        hold: false,
+        replaces: None,
         node,
         pool: adoption.pool,
         epoch,

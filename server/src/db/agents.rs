@@ -29,6 +29,8 @@ pub struct AgentRow {
     pub clock_offset_ms: Option<i64>,
     /// Until when its newest certificate counts; none before it enrolled.
     pub certified_until: Option<jiff_sqlx::Timestamp>,
+    /// Counts who was enrolled under its name.
+    pub generation: i64,
 }
 
 /// Who calls, and what every call of an agent is held against: read in one go, for each of thousands of jobs calls.
@@ -58,7 +60,7 @@ pub async fn find_caller(
 ) -> Result<Option<Caller>, Error> {
     let row = sqlx::query!(
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version,
-                  a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms,
+                  a.last_seen AS "last_seen: jiff_sqlx::Timestamp", a.clock_offset_ms, a.generation,
                   a.certified_until AS "certified_until: jiff_sqlx::Timestamp", l.agent_id AS "holder?: AgentId", l.until AS "until?: jiff_sqlx::Timestamp",
                   ($3::uuid IS NULL OR EXISTS (SELECT FROM events WHERE id = $3)) AS "known!"
            FROM agents a JOIN objects s ON s.id = a.site_id LEFT JOIN site_leases l ON l.site_id = a.site_id WHERE a.id = $1 AND a.site_id = $2"#,
@@ -80,6 +82,7 @@ pub async fn find_caller(
             last_seen: row.last_seen,
             clock_offset_ms: row.clock_offset_ms,
             certified_until: row.certified_until,
+            generation: row.generation,
         },
         lease: SiteLease { holder: row.holder, until: row.until.map(|at| at.to_jiff()) },
         known: row.known,
@@ -94,11 +97,45 @@ pub async fn list(conn: &mut PgConnection, sites: Option<&[Uuid]>) -> Result<Vec
     Ok(sqlx::query_as!(
         AgentRow,
         r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
-                  a.certified_until
+                  a.certified_until, a.generation
            FROM agents a JOIN objects s ON s.id = a.site_id WHERE $1::uuid[] IS NULL OR a.site_id = ANY ($1) ORDER BY a.name LIMIT 1000"#,
         sites,
     )
     .fetch_all(conn)
+    .await?)
+}
+
+/// Agents by id; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<AgentRow>, Error> {
+    Ok(sqlx::query_as!(
+        AgentRow,
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+                  a.certified_until, a.generation
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.id = ANY ($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// One agent of a site, by name or id, locked until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_for_update(conn: &mut PgConnection, site: ObjectId, key: &str) -> Result<Option<AgentRow>, Error> {
+    Ok(sqlx::query_as!(
+        AgentRow,
+        r#"SELECT a.id AS "id: AgentId", a.name, a.site_id AS "site: ObjectId", s.name AS site_name, a.epoch, a.instance, a.version, a.last_seen, a.clock_offset_ms,
+                  a.certified_until, a.generation
+           FROM agents a JOIN objects s ON s.id = a.site_id WHERE a.site_id = $1 AND (a.name = $2 OR a.id = $3) FOR UPDATE OF a"#,
+        site as ObjectId,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
     .await?)
 }
 

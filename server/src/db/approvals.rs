@@ -2,22 +2,32 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
-use muster_core::ids::{ClaimId, OperationId};
+use muster_core::effects;
+use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::state::Wish;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::waivers::NewWaiver;
 use crate::error::Error;
 
-/// A release or a waiver that waits for a second person, or waited.
+/// A release, a waiver, a wipe or a new installation that waits for a second person, or waited.
 #[derive(Clone, Debug)]
 pub struct ApprovalRow {
     pub id: Uuid,
     /// Of a release.
     pub claim_name: Option<String>,
-    /// Of a release, or of a waiver for one node.
+    /// Of all but a waiver for a rack or a pool.
     pub node_name: Option<String>,
     pub waiver: Option<Uuid>,
+    /// Of a release: another node comes first, this one where it is named.
+    pub replaces: bool,
+    pub spare: Option<String>,
+    /// `wipe` or `reinstall`, of a node in one assignment.
+    pub wish: Option<String>,
+    pub epoch: Option<i64>,
+    /// Why that was asked for.
+    pub reason: Option<String>,
     pub because: String,
     pub requested_by: String,
     pub person: String,
@@ -32,6 +42,9 @@ pub struct ApprovalRow {
 #[derive(Clone, Debug)]
 pub struct NewApproval<'a> {
     pub claim: ClaimId,
+    /// Another node comes first; this one, where it is named.
+    pub replaces: bool,
+    pub spare: Option<&'a str>,
     pub because: &'a str,
     pub requested_by: &'a str,
     pub person: &'a str,
@@ -39,21 +52,24 @@ pub struct NewApproval<'a> {
     pub expires_at: Timestamp,
 }
 
-/// Asks for a second person, or finds that it was asked; the request's id. A request whose time is over is asked anew.
+/// Asks for a second person, or finds that it was asked; the request's id, and whether it is this one: one thing at a time waits for a claim. A request
+/// whose time is over is asked anew.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<Uuid, Error> {
-    Ok(sqlx::query_scalar!(
-        "INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open')
+pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(Uuid, bool), Error> {
+    let row = sqlx::query!(
+        r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9)
          ON CONFLICT (claim_id) WHERE state = 'open' DO UPDATE
-         SET (requested_by, person, requested_at, expires_at) = (
+         SET (requested_by, person, requested_at, expires_at, replaces, spare) = (
              SELECT CASE WHEN a.expires_at <= $6 THEN excluded.requested_by ELSE a.requested_by END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.person ELSE a.person END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.requested_at ELSE a.requested_at END,
-                    CASE WHEN a.expires_at <= $6 THEN excluded.expires_at ELSE a.expires_at END)
-         RETURNING id",
+                    CASE WHEN a.expires_at <= $6 THEN excluded.expires_at ELSE a.expires_at END,
+                    CASE WHEN a.expires_at <= $6 THEN excluded.replaces ELSE a.replaces END,
+                    CASE WHEN a.expires_at <= $6 THEN excluded.spare ELSE a.spare END)
+         RETURNING id, (replaces = $8 AND spare IS NOT DISTINCT FROM $9) AS "same!""#,
         Uuid::now_v7(),
         request.claim as ClaimId,
         request.because,
@@ -61,9 +77,12 @@ pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<U
         request.person,
         request.now.to_sqlx() as _,
         request.expires_at.to_sqlx() as _,
+        request.replaces,
+        request.spare,
     )
     .fetch_one(conn)
-    .await?)
+    .await?;
+    Ok((row.id, row.same))
 }
 
 /// Asks for a second person for a waiver; the request's id. It waits as long as the waiver would hold.
@@ -88,11 +107,61 @@ pub async fn ask_for_waiver(conn: &mut PgConnection, waiver: &NewWaiver<'_>, bec
     Ok(id)
 }
 
-/// What a request is about: a claim, or a waiver.
+/// A request to erase a node's disks.
+#[derive(Clone, Debug)]
+pub struct NewErasure<'a> {
+    pub node: NodeId,
+    pub wish: Wish,
+    /// The node's, as it was asked for.
+    pub epoch: i64,
+    pub reason: Option<&'a str>,
+    pub because: &'a str,
+    pub requested_by: &'a str,
+    pub person: &'a str,
+    pub now: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Asks for a second person to erase a node's disks, or finds that it was asked; the request's id. One whose time is over, or that was for an
+/// earlier assignment, is asked anew.
+///
+/// # Errors
+/// When the database fails.
+pub async fn ask_for_erasure(conn: &mut PgConnection, request: &NewErasure<'_>) -> Result<Uuid, Error> {
+    Ok(sqlx::query_scalar!(
+        "INSERT INTO approvals AS a (id, node_id, wish, epoch, reason, because, requested_by, person, requested_at, expires_at, state)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'open')
+         ON CONFLICT (node_id, wish) WHERE state = 'open' AND node_id IS NOT NULL DO UPDATE
+         SET (epoch, reason, because, requested_by, person, requested_at, expires_at) = (
+             SELECT CASE WHEN old THEN excluded.epoch ELSE a.epoch END, CASE WHEN old THEN excluded.reason ELSE a.reason END,
+                    CASE WHEN old THEN excluded.because ELSE a.because END,
+                    CASE WHEN old THEN excluded.requested_by ELSE a.requested_by END,
+                    CASE WHEN old THEN excluded.person ELSE a.person END,
+                    CASE WHEN old THEN excluded.requested_at ELSE a.requested_at END,
+                    CASE WHEN old THEN excluded.expires_at ELSE a.expires_at END
+             FROM (SELECT a.expires_at <= $9 OR a.epoch <> $4 AS old) AS stands)
+         RETURNING id",
+        Uuid::now_v7(),
+        request.node as NodeId,
+        request.wish.as_str(),
+        request.epoch,
+        request.reason,
+        request.because,
+        request.requested_by,
+        request.person,
+        request.now.to_sqlx() as _,
+        request.expires_at.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// What a request is about: a claim, a waiver, or a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     pub claim: Option<ClaimId>,
     pub waiver: Option<Uuid>,
+    pub node: Option<NodeId>,
 }
 
 /// What a request is about.
@@ -102,7 +171,7 @@ pub struct Subject {
 pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Subject>, Error> {
     Ok(sqlx::query_as!(
         Subject,
-        r#"SELECT claim_id AS "claim: ClaimId", waiver_id AS waiver FROM approvals WHERE id = $1"#,
+        r#"SELECT claim_id AS "claim: ClaimId", waiver_id AS waiver, node_id AS "node: NodeId" FROM approvals WHERE id = $1"#,
         id
     )
     .fetch_optional(conn)
@@ -116,10 +185,10 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.because, a.requested_by, a.person,
-                  a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.wish, a.epoch, a.reason, a.because,
+                  a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
-                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id)
+                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
            WHERE a.id = $1 FOR UPDATE OF a"#,
         id,
     )
@@ -127,25 +196,19 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
     .await?)
 }
 
-/// Requests that wait, oldest first: of these nodes, or of all.
+/// Requests by id; ids that are gone are left out.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_open(
-    conn: &mut PgConnection,
-    nodes: Option<&[Uuid]>,
-    now: Timestamp,
-) -> Result<Vec<ApprovalRow>, Error> {
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.because, a.requested_by, a.person,
-                  a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.wish, a.epoch, a.reason, a.because,
+                  a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
-                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id)
-           WHERE a.state = 'open' AND a.expires_at > $1 AND (c.state = 'bound' OR w.state = 'asked') AND ($2::uuid[] IS NULL OR n.id = ANY ($2))
-           ORDER BY a.requested_at, a.id LIMIT 1000"#,
-        now.to_sqlx() as _,
-        nodes,
+                LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
+           WHERE a.id = ANY ($1) ORDER BY a.id"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)
@@ -175,38 +238,40 @@ pub async fn decide(
     Ok(())
 }
 
-/// Releases since a time.
+/// What erased disks since a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Released {
+pub struct Erased {
     /// By one person, in a browser and with every token made for them.
     pub by_person: i64,
     /// Of one pool's nodes, by anybody.
     pub of_pool: i64,
 }
 
-/// Counts releases that were not undone. Whoever counts before releasing does so alone, until its transaction ends.
+/// Counts releases that were not undone, wipes and new installations, and replacements under way, each of which will release a node. Whoever counts
+/// before another one does so alone, until its transaction ends.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn count_released(
+pub async fn count_erased(
     conn: &mut PgConnection,
-    actor: &str,
-    person: &str,
-    claim: ClaimId,
+    (actor, person): (&str, &str),
+    pool: Option<ObjectId>,
     since: Timestamp,
-) -> Result<Released, Error> {
+) -> Result<Erased, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster releases', 0))").execute(&mut *conn).await?;
+    let kinds: Vec<String> = effects::ERASES.iter().map(|wish| wish.as_str().to_owned()).collect();
     Ok(sqlx::query_as!(
-        Released,
+        Erased,
         r#"SELECT count(*) FILTER (WHERE o.actor = $1 OR o.actor = $2
                                       OR o.actor IN (SELECT 'token:' || t.name FROM tokens t WHERE t.person = $2)) AS "by_person!",
-                  count(*) FILTER (WHERE c.pool_id = (SELECT pool_id FROM claims WHERE id = $3)) AS "of_pool!"
-           FROM operations o JOIN claims c ON c.id = o.claim_id
-           WHERE o.kind = 'release' AND o.state <> 'cancelled' AND o.created_at > $4"#,
+                  count(*) FILTER (WHERE c.pool_id = $3) AS "of_pool!"
+           FROM operations o LEFT JOIN claims c ON c.id = o.claim_id
+           WHERE (o.kind = ANY ($5) AND o.state <> 'cancelled' AND o.created_at > $4) OR (o.kind = 'replace' AND o.finished_at IS NULL)"#,
         actor,
         person,
-        claim as ClaimId,
+        pool as Option<ObjectId>,
         since.to_sqlx() as _,
+        &kinds,
     )
     .fetch_one(conn)
     .await?)

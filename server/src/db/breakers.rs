@@ -65,16 +65,15 @@ pub async fn find_reset(conn: &mut PgConnection, signature: &str) -> Result<Opti
     Ok(reset.map(|at| at.to_jiff()))
 }
 
-/// The latest, those that are open first.
+/// Breakers by id; ids that are gone are left out.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, limit: i64) -> Result<Vec<BreakerRow>, Error> {
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<BreakerRow>, Error> {
     Ok(sqlx::query_as!(
         BreakerRow,
-        "SELECT id, signature, because, opened_at, closes_at, closed_at, closed_by FROM breakers
-         ORDER BY closed_at IS NOT NULL, opened_at DESC, id DESC LIMIT $1",
-        limit,
+        "SELECT id, signature, because, opened_at, closes_at, closed_at, closed_by FROM breakers WHERE id = ANY ($1)",
+        ids,
     )
     .fetch_all(conn)
     .await?)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -25,7 +26,13 @@ pub struct ClaimRow {
     pub operation: Option<OperationId>,
     pub pool: String,
     pub pool_id: ObjectId,
+    pub pool_spec: Value,
     pub state: String,
+    pub wait_for: String,
+    /// Nothing that happens by itself changes what its node runs.
+    pub hold: bool,
+    /// The claim that it was made for.
+    pub replaces: Option<String>,
     pub epoch: i64,
     pub generation: i64,
     pub created_at: Timestamp,
@@ -41,6 +48,10 @@ pub struct NewClaim {
     pub id: ClaimId,
     pub name: String,
     pub spec: Value,
+    pub wait_for: WaitFor,
+    pub hold: bool,
+    /// The claim whose node it takes the place of.
+    pub replaces: Option<ClaimId>,
     pub node: NodeId,
     pub pool: ObjectId,
     pub epoch: i64,
@@ -56,15 +67,28 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
     Ok(sqlx::query_as!(
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
-                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
-                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
-           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
+                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.epoch, c.generation, c.created_at, c.updated_at,
+                  c.released_at, c.undo_until
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
            WHERE (c.name = $1 AND c.state <> 'released') OR c.id = $2"#,
         key,
         Uuid::parse_str(key).ok(),
     )
     .fetch_optional(conn)
     .await?)
+}
+
+/// The claim that holds a node and is not being given up.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_bound(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimRow>, Error> {
+    let id = sqlx::query_scalar!("SELECT id FROM claims WHERE node_id = $1 AND state = 'bound'", node as NodeId);
+    match id.fetch_optional(&mut *conn).await? {
+        Some(id) => Ok(list_by_id(conn, &[id]).await?.pop()),
+        None => Ok(None),
+    }
 }
 
 /// Claims by id, by name; ids that are gone are left out.
@@ -75,9 +99,10 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
     Ok(sqlx::query_as!(
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
-                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId", c.state, c.epoch,
-                  c.generation, c.created_at, c.updated_at, c.released_at, c.undo_until
-           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id
+                  n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
+                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.epoch, c.generation, c.created_at, c.updated_at,
+                  c.released_at, c.undo_until
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
            WHERE c.id = ANY($1) ORDER BY c.name"#,
         ids,
     )
@@ -113,8 +138,8 @@ pub async fn find_available(
 /// When the database fails or a constraint refuses.
 pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8)",
+        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces)
+         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8, $9, $10, $11)",
         claim.id as ClaimId,
         claim.name,
         claim.spec,
@@ -123,10 +148,38 @@ pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Err
         claim.epoch,
         claim.actor,
         claim.now.to_sqlx() as _,
+        claim.wait_for.as_str(),
+        claim.hold,
+        claim.replaces as Option<ClaimId>,
     )
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Changes what of a claim can be changed, which raises the generation; its node goes on as it is. `false`: it is over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_spec(
+    conn: &mut PgConnection,
+    id: ClaimId,
+    spec: &Value,
+    (wait_for, hold): (WaitFor, bool),
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE claims SET spec = $2, wait_for = $3, hold = $4, generation = generation + 1, updated_at = $5
+         WHERE id = $1 AND state <> 'released'",
+        id as ClaimId,
+        spec,
+        wait_for.as_str(),
+        hold,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// Gives a bound claim up; the engine ends it once the node is clean. Its disks are kept until `undo_until` where they hold an installed
@@ -162,7 +215,7 @@ pub async fn set_releasing(
 /// When the database fails.
 pub async fn set_bound_again(conn: &mut PgConnection, id: ClaimId, epoch: i64, now: Timestamp) -> Result<bool, Error> {
     let done = sqlx::query!(
-        "UPDATE claims c SET state = 'bound', epoch = $2, updated_at = $3, undo_until = NULL
+        "UPDATE claims c SET state = 'bound', epoch = $2, updated_at = $3, undo_until = NULL, replaces = NULL
          FROM nodes n WHERE c.id = $1 AND c.state = 'releasing' AND c.undo_until IS NOT NULL AND n.id = c.node_id
            AND (n.state IN ('in_service', 'draining')
                 OR (n.state = 'wiping' AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit)))",

@@ -12,6 +12,7 @@ use crate::error::Error;
 /// A part in a node, now or once.
 #[derive(Clone, Debug)]
 pub struct ComponentRow {
+    pub id: Uuid,
     pub node: NodeId,
     pub node_name: String,
     pub kind: String,
@@ -31,14 +32,16 @@ pub struct ComponentRow {
 /// # Errors
 /// When the database fails.
 pub async fn see(conn: &mut PgConnection, node: NodeId, parts: &[Part], now: Timestamp) -> Result<(), Error> {
+    // Of those that are new: they are in lists in the order in which they were first seen.
+    let ids: Vec<Uuid> = parts.iter().map(|_| Uuid::now_v7()).collect();
     let kinds: Vec<String> = parts.iter().map(|part| part.kind.to_string()).collect();
     let serials: Vec<String> = parts.iter().map(|part| part.serial.clone()).collect();
     let slots: Vec<Option<String>> = parts.iter().map(|part| part.slot.clone()).collect();
     let models: Vec<Option<String>> = parts.iter().map(|part| part.model.clone()).collect();
     sqlx::query!(
-        "INSERT INTO components AS known (node_id, kind, serial, slot, model, first_seen, last_seen)
-         SELECT $1, part.kind, part.serial, part.slot, part.model, $6, $6
-         FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS part (kind, serial, slot, model)
+        "INSERT INTO components AS known (node_id, kind, serial, slot, model, first_seen, last_seen, id)
+         SELECT $1, part.kind, part.serial, part.slot, part.model, $6, $6, part.id
+         FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $7::uuid[]) AS part (kind, serial, slot, model, id)
          ON CONFLICT (node_id, kind, serial) DO UPDATE SET slot = EXCLUDED.slot, model = COALESCE(EXCLUDED.model, known.model),
              last_seen = GREATEST(known.last_seen, EXCLUDED.last_seen),
              replaced_at = CASE WHEN known.replaced_reason IS NULL THEN NULL ELSE known.replaced_at END,
@@ -49,6 +52,7 @@ pub async fn see(conn: &mut PgConnection, node: NodeId, parts: &[Part], now: Tim
         &slots as _,
         &models as _,
         now.to_sqlx() as _,
+        &ids,
     )
     .execute(&mut *conn)
     .await?;
@@ -72,7 +76,7 @@ pub async fn see(conn: &mut PgConnection, node: NodeId, parts: &[Part], now: Tim
 pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
-        r#"SELECT c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+        r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
                   c.replaced_at, c.replaced_by, c.replaced_reason
            FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.node_id = $1
            ORDER BY c.kind, c.slot NULLS LAST, c.first_seen, c.serial LIMIT 4096"#,
@@ -82,23 +86,17 @@ pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<Component
     .await?)
 }
 
-/// Where a part was seen of these nodes, or of all, latest first.
+/// Parts by id; ids that are gone are left out.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list_serial(
-    conn: &mut PgConnection,
-    nodes: Option<&[Uuid]>,
-    serial: &str,
-) -> Result<Vec<ComponentRow>, Error> {
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ComponentRow>, Error> {
     Ok(sqlx::query_as!(
         ComponentRow,
-        r#"SELECT c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
+        r#"SELECT c.id, c.node_id AS "node: NodeId", n.name AS node_name, c.kind, c.serial, c.slot, c.model, c.first_seen, c.last_seen,
                   c.replaced_at, c.replaced_by, c.replaced_reason
-           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.serial = $1 AND ($2::uuid[] IS NULL OR c.node_id = ANY ($2))
-           ORDER BY c.last_seen DESC LIMIT 1000"#,
-        serial,
-        nodes,
+           FROM components c JOIN nodes n ON n.id = c.node_id WHERE c.id = ANY ($1)"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)

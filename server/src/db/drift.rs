@@ -7,6 +7,7 @@ use muster_core::stacks::ConvergeReport;
 use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -34,6 +35,35 @@ pub async fn find_look(conn: &mut PgConnection, node: NodeId) -> Result<Option<L
         JobResult::Converged(report) => Some(Look { observed_at: row.finished_at.to_jiff(), report }),
         _ => None,
     }))
+}
+
+/// Keeps how many items of a node differ; its name, and how many did until now.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_items(conn: &mut PgConnection, node: NodeId, items: i32) -> Result<(String, Option<i32>), Error> {
+    let row = sqlx::query!(
+        r#"WITH before AS (SELECT id, drift_items FROM nodes WHERE id = $1 FOR UPDATE)
+           UPDATE nodes n SET drift_items = $2 FROM before WHERE n.id = before.id RETURNING n.name, before.drift_items AS "before?""#,
+        node as NodeId,
+        items,
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((row.name, row.before))
+}
+
+/// Those of these nodes, or of all, that serve and differ from their stack.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_drifted(conn: &mut PgConnection, nodes: Option<&[Uuid]>) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM nodes WHERE drift_items > 0 AND state = 'in_service' AND ($1::uuid[] IS NULL OR id = ANY ($1))"#,
+        nodes,
+    )
+    .fetch_one(conn)
+    .await?)
 }
 
 /// The name of the stack that the pool of a node's claim asks for.

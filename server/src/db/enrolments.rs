@@ -33,7 +33,7 @@ pub async fn insert(
 ) -> Result<AgentId, Error> {
     let id = sqlx::query_scalar!(
         r#"INSERT INTO agents AS a (id, site_id, name, token_hash, token_until) VALUES ($1, $2, $3, $4, $5)
-           ON CONFLICT (name) DO UPDATE SET token_hash = $4, token_until = $5, token_key = NULL
+           ON CONFLICT (name) DO UPDATE SET token_hash = $4, token_until = $5, token_key = NULL, generation = a.generation + 1
            WHERE a.site_id = $2 AND (a.certified_until IS NULL OR a.certified_until <= $6)
            RETURNING id AS "id: AgentId""#,
         AgentId::new() as AgentId,

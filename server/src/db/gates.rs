@@ -6,6 +6,7 @@ use muster_core::gates::GateResult;
 use muster_core::ids::{GateRunId, JobId, NodeId};
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -80,6 +81,21 @@ pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<V
            FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2"#,
         node as NodeId,
         limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Runs by id; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<GateRun>, Error> {
+    Ok(sqlx::query_as!(
+        GateRun,
+        r#"SELECT r.id AS "id: GateRunId", r.suite, r.verdict, r.fingerprint, r.finished_at, j.step, r.voided_at
+           FROM gate_runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY ($1)"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)

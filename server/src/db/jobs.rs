@@ -174,14 +174,15 @@ pub struct LeasedRow {
     pub permit: Option<PermitId>,
 }
 
-/// Leases queued jobs of a site to its agent, oldest first, raising their attempt numbers; while there is a caution, only those that need no permit.
+/// Leases queued jobs of a site to its agent, of these steps alone, oldest first, raising their attempt numbers; while there is a caution, only those that
+/// need no permit.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn lease(
     conn: &mut PgConnection,
-    site: ObjectId,
-    agent: AgentId,
+    (site, agent): (ObjectId, AgentId),
+    steps: &[String],
     capacity: i64,
     now: Timestamp,
     until: Timestamp,
@@ -192,7 +193,8 @@ pub async fn lease(
                SELECT NOT EXISTS (SELECT FROM cautions WHERE confirmed_at IS NULL) AS all_of_them),
            ready AS (
                SELECT id FROM jobs
-               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND (permit_id IS NULL OR (SELECT all_of_them FROM open))
+               WHERE site_id = $1 AND state = 'queued' AND not_before <= $4 AND step = ANY ($6)
+                 AND (permit_id IS NULL OR (SELECT all_of_them FROM open))
                ORDER BY not_before, id LIMIT $3 FOR UPDATE SKIP LOCKED)
            UPDATE jobs SET state = 'leased', attempt = attempt + 1, leased_by = $2, lease_until = $5,
                   started_at = COALESCE(started_at, $4), waiting_for = NULL
@@ -204,6 +206,7 @@ pub async fn lease(
         capacity,
         now.to_sqlx() as _,
         until.to_sqlx() as _,
+        steps,
     )
     .fetch_all(conn)
     .await?)

@@ -37,6 +37,35 @@ pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Sealed, Error> {
         .await?)
 }
 
+/// A key, if it is there.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<Sealed>, Error> {
+    Ok(sqlx::query_as!(Sealed, "SELECT key_id, wrapped_key, ciphertext FROM server_keys WHERE name = $1", name)
+        .fetch_optional(conn)
+        .await?)
+}
+
+/// Writes or replaces a key.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set(conn: &mut PgConnection, name: &str, key: &Sealed, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO server_keys (name, key_id, wrapped_key, ciphertext, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (name) DO UPDATE SET key_id = $2, wrapped_key = $3, ciphertext = $4, created_at = $5",
+        name,
+        key.key_id,
+        key.wrapped_key,
+        key.ciphertext,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// Writes or replaces the secret of a credential.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use muster_core::claims::ClaimState;
 use muster_core::gates::Suite;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::decision::{Effect, Move, Wait};
-use muster_core::lifecycle::snapshot::PowerShare;
+use muster_core::lifecycle::snapshot::SchedulerOut;
 use muster_core::lifecycle::state::{Purpose, State, Wish};
 use muster_core::profiles::HardwareProfile;
 use muster_core::recovery::{Recovery, RecoveryPolicy};
@@ -36,6 +36,8 @@ pub struct EngineNode {
     pub operation_open: bool,
     pub epoch: i64,
     pub protected: bool,
+    /// Nothing that happens by itself changes what it runs.
+    pub held: bool,
     pub unsanitised: bool,
     pub maintenance_until: Option<Timestamp>,
     /// Its operation was asked to stop.
@@ -52,6 +54,8 @@ pub struct EngineNode {
     pub profile: Option<HardwareProfile>,
     pub claim: Option<(ClaimId, ClaimState)>,
     pub undo_until: Option<Timestamp>,
+    /// Where its scheduler gives it no jobs although it serves.
+    pub scheduler: Option<SchedulerOut>,
     pub suite: Option<Suite>,
     /// Where it was asked to sweep.
     pub sweep: Option<Suite>,
@@ -76,6 +80,7 @@ struct Row {
     operation_open: bool,
     epoch: i64,
     protected: bool,
+    held: bool,
     unsanitised: bool,
     maintenance_until: Option<jiff_sqlx::Timestamp>,
     stop: bool,
@@ -91,6 +96,9 @@ struct Row {
     claim: Option<ClaimId>,
     claim_state: Option<String>,
     undo_until: Option<jiff_sqlx::Timestamp>,
+    out_state: Option<String>,
+    out_reason: Option<String>,
+    out_steady: bool,
     suite: Option<Json<Suite>>,
     sweep: Option<Json<Suite>>,
     policy: Option<Json<Option<RecoveryPolicy>>>,
@@ -124,9 +132,9 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!",
                   n.power_seen IS NOT DISTINCT FROM 'off' AS "off!", n.power_person,
-                  n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId",
-                  profile.spec AS "profile?: Json<HardwareProfile>",
-                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", c.undo_until, suite.spec AS "suite?: Json<Suite>",
+                  n.power_reserved_w, n.site_id AS "site: ObjectId", n.rack_id AS "rack: ObjectId", profile.spec AS "profile?: Json<HardwareProfile>",
+                  c.id AS "claim?: ClaimId", c.state AS "claim_state?", COALESCE(c.hold, false) AS "held!", c.undo_until, suite.spec AS "suite?: Json<Suite>",
+                  o2.state AS "out_state?", o2.reason AS "out_reason?", (o2.since > n.entered_at AND o2.seen_at > o2.since) IS TRUE AS "out_steady!",
                   sweep.spec AS "sweep?: Json<Suite>", pool.spec #> '{health,recovery}' AS "policy?: Json<Option<RecoveryPolicy>>",
                   CASE WHEN r.id IS NOT NULL THEN to_jsonb(r) END AS "recovery?: Json<OpenRecovery>"
            FROM nodes n
@@ -137,6 +145,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
            LEFT JOIN objects sweep ON n.wish = 'sweep' AND sweep.kind = 'suite' AND sweep.name = pool.spec #>> '{health,sweep}'
            LEFT JOIN recoveries r ON r.node_id = n.id AND r.ended_at IS NULL
+           LEFT JOIN scheduler_outs o2 ON o2.node_id = n.id AND n.state = 'in_service'
            WHERE n.id = $1"#,
         node as NodeId,
     )
@@ -204,6 +213,7 @@ impl TryFrom<Row> for EngineNode {
             operation_open: row.operation_open,
             epoch: row.epoch,
             protected: row.protected,
+            held: row.held,
             unsanitised: row.unsanitised,
             maintenance_until: row.maintenance_until.map(|at| at.to_jiff()),
             stop: row.stop,
@@ -216,122 +226,17 @@ impl TryFrom<Row> for EngineNode {
             site: row.site,
             rack: row.rack,
             profile: row.profile.map(|json| json.0),
+            scheduler: row.out_state.map(|state| SchedulerOut {
+                state,
+                reason: row.out_reason,
+                steady: row.out_steady,
+            }),
             suite: row.suite.map(|json| json.0),
             sweep: row.sweep.map(|json| json.0),
             policy: row.policy.and_then(|json| json.0),
             recovery: row.recovery.map(|json| json.0.opened()).transpose().map_err(word)?,
         })
     }
-}
-
-/// The rack's power as this node meets it. Where the rack can feed all its machines at once, nobody waits for anybody; otherwise no other node of
-/// it can reserve any until the transaction ends.
-///
-/// # Errors
-/// When the database fails.
-pub async fn power_share(conn: &mut PgConnection, node: &EngineNode) -> Result<PowerShare, Error> {
-    let reserved = node.power_reserved_w > 0;
-    let Some(rack) = node.rack else { return Ok(PowerShare { reserved, ..PowerShare::default() }) };
-    if find_ample(conn, rack, node.id).await?.is_some() {
-        // Held together with others; who is to share out too little holds it alone. Asked again, for it was asked without.
-        sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR SHARE", rack as ObjectId).fetch_one(&mut *conn).await?;
-        if let Some(share) = find_ample(conn, rack, node.id).await? {
-            return Ok(PowerShare { reserved, ..share });
-        }
-    }
-    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
-        .fetch_one(&mut *conn)
-        .await?;
-    let row = sqlx::query!(
-        r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w,
-                  (SELECT COALESCE(SUM(n.power_reserved_w), 0) FROM nodes n WHERE n.rack_id = o.id AND n.id <> $2) AS "committed_w!"
-           FROM objects o WHERE o.id = $1"#,
-        rack as ObjectId,
-        node.id as NodeId,
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(PowerShare {
-        rack: Some(row.name),
-        budget_w: row.budget_w.and_then(|watts| u32::try_from(watts).ok()),
-        committed_w: u32::try_from(row.committed_w).unwrap_or(u32::MAX),
-        reserved,
-    })
-}
-
-/// The share of a node in a rack that can feed all its machines at once: as if the others drew all they can. `None` where it cannot.
-async fn find_ample(conn: &mut PgConnection, rack: ObjectId, node: NodeId) -> Result<Option<PowerShare>, Error> {
-    let row = sqlx::query!(
-        r#"SELECT o.name, (o.spec ->> 'power_budget_w')::integer AS budget_w, most.all_w AS "all_w!", most.others_w AS "others_w!"
-           FROM objects o, LATERAL (
-               SELECT COALESCE(SUM(w), 0) AS all_w, COALESCE(SUM(w) FILTER (WHERE id <> $2), 0) AS others_w
-               FROM (SELECT n.id, GREATEST(n.power_reserved_w, COALESCE((profile.spec ->> 'power_max_w')::integer, 0)) AS w
-                     FROM nodes n LEFT JOIN objects profile ON profile.id = n.profile_id WHERE n.rack_id = o.id) AS each) AS most
-           WHERE o.id = $1"#,
-        rack as ObjectId,
-        node as NodeId,
-    )
-    .fetch_one(conn)
-    .await?;
-    let fits = row.budget_w.is_none_or(|budget| row.all_w <= i64::from(budget));
-    Ok(fits.then(|| PowerShare {
-        rack: Some(row.name),
-        budget_w: row.budget_w.and_then(|watts| u32::try_from(watts).ok()),
-        committed_w: u32::try_from(row.others_w).unwrap_or(u32::MAX),
-        reserved: false,
-    }))
-}
-
-/// Holds a rack until the transaction ends: its budget, and what its nodes have reserved of it. Watts.
-///
-/// # Errors
-/// When the database fails.
-pub async fn hold_rack(conn: &mut PgConnection, rack: ObjectId) -> Result<(Option<i32>, i64), Error> {
-    let budget = sqlx::query_scalar!(
-        "SELECT (spec ->> 'power_budget_w')::integer FROM objects WHERE id = $1 FOR NO KEY UPDATE",
-        rack as ObjectId,
-    )
-    .fetch_one(&mut *conn)
-    .await?;
-    let committed = sqlx::query_scalar!(
-        r#"SELECT COALESCE(SUM(power_reserved_w), 0) AS "committed!" FROM nodes WHERE rack_id = $1"#,
-        rack as ObjectId,
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok((budget, committed))
-}
-
-/// Reserves the node's share of the rack's power.
-///
-/// # Errors
-/// When the database fails.
-pub async fn reserve_power(conn: &mut PgConnection, node: NodeId, watts: i32) -> Result<(), Error> {
-    sqlx::query!("UPDATE nodes SET power_reserved_w = $2 WHERE id = $1", node as NodeId, watts).execute(conn).await?;
-    Ok(())
-}
-
-/// Makes the nodes of a rack due that hold no power: some may be waiting for what a node just freed. Holds the rack first, so that who is just
-/// deciding to wait has decided; who is still on the way to that decision has its node in hand, and will see what was freed.
-///
-/// # Errors
-/// When the database fails.
-pub async fn wake_rack(conn: &mut PgConnection, rack: ObjectId, freed: NodeId, now: Timestamp) -> Result<(), Error> {
-    if find_ample(conn, rack, freed).await?.is_some() {
-        return Ok(());
-    }
-    sqlx::query!("SELECT id FROM objects WHERE id = $1 FOR NO KEY UPDATE", rack as ObjectId)
-        .fetch_one(&mut *conn)
-        .await?;
-    sqlx::query!(
-        "UPDATE nodes SET due_at = $2
-         WHERE id IN (SELECT id FROM nodes WHERE rack_id = $1 AND power_reserved_w = 0 AND due_at > $2 FOR NO KEY UPDATE SKIP LOCKED)",
-        rack as ObjectId,
-        now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
 }
 
 /// Writes why a node waits, and when to look again. `since` moves only when the awaited thing does.

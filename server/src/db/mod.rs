@@ -6,6 +6,7 @@ pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
 pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
+pub mod bmc_passwords; // Passwords of BMCs that Muster chose
 pub mod break_glass; // When the local administrator may sign in
 pub mod breakers; // Kinds of failure that nothing is done about any more
 pub mod cabling; // Declared cables, and what was heard of switches
@@ -18,7 +19,9 @@ pub mod enrolments; // Tokens that become certificates of agents
 pub mod events; // The append-only history
 pub mod facts; // What inspection observed
 pub mod filter; // The filter grammar of lists
+pub mod firmware; // What BMCs said of firmware and BIOS
 pub mod gates; // Runs of suites
+pub mod held_back; // Jobs that no agent can read
 pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
@@ -28,10 +31,14 @@ pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands
 pub mod pages; // What only the console reads
+pub mod pairs; // Runs of pairs
 pub mod permits; // The right to act
 pub mod plans; // Whom a change reaches
+pub mod power; // What racks can feed
 pub mod primary; // The server that takes writes
 pub mod recoveries; // What was tried on nodes that fail
+pub mod replacements; // Claims that get another node
+pub mod scheduler; // What schedulers say of nodes that take no jobs
 pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from

@@ -58,6 +58,10 @@ pub struct NodeRow {
     /// `on` or `off`, as a job saw it last, and when.
     pub power_seen: Option<String>,
     pub power_seen_at: Option<jiff_sqlx::Timestamp>,
+    /// Items that differ from its stack, by the newest look.
+    pub drift_items: Option<i32>,
+    /// Since when its scheduler gives it no jobs.
+    pub out_since: Option<jiff_sqlx::Timestamp>,
     pub gate_run_id: Option<Uuid>,
     pub gate_run_suite: Option<String>,
     pub gate_run_verdict: Option<String>,
@@ -177,7 +181,8 @@ pub async fn list(conn: &mut PgConnection, ids: &[NodeId]) -> Result<Vec<NodeRow
                   n.rack_id AS "rack_id: ObjectId", n.profile_id AS "profile_id: ObjectId", n.state, n.entered_at,
                   n.deadline_at, n.purpose, n.failed_phase, n.reason, n.epoch, n.wish,
                   n.operation_id AS "operation_id: OperationId", n.waiting_for, n.waiting_since, n.waiting_owner,
-                  n.power_seen, n.power_seen_at,
+                  n.power_seen, n.power_seen_at, n.drift_items,
+                  (SELECT o.since FROM scheduler_outs o WHERE o.node_id = n.id) AS "out_since: jiff_sqlx::Timestamp",
                   n.next_action, n.in_cluster, n.live_host_key IS NOT NULL AS "live!",
                   c.name AS "claim?", p.name AS "pool?",
                   (SELECT j.attempt::bigint FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit ORDER BY j.id DESC LIMIT 1) AS attempts,

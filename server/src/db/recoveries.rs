@@ -32,7 +32,7 @@ impl OpenRecovery {
     pub fn opened(self) -> Result<(Uuid, Recovery), UnknownWord> {
         let Self { id, signature, what, answers, asked, rungs, tried } = self;
         let rungs = rungs.iter().map(|rung| rung.parse()).collect::<Result<_, _>>()?;
-        let cause = Cause { signature, what, answers, asked };
+        let cause = Cause { signature, what, answers, asked, action: None };
         Ok((id, Recovery { cause, rungs, tried: usize::try_from(tried).unwrap_or(0) }))
     }
 }
@@ -171,6 +171,24 @@ pub async fn list(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<V
            WHERE r.node_id = $1 ORDER BY r.begun_at DESC, r.id DESC LIMIT $2"#,
         node as NodeId,
         limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Recoveries by id; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<RecoveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        RecoveryRow,
+        r#"SELECT r.id, r.signature, r.what, r.asked, r.rungs, r.tried, r.went AS "went: Json<Vec<Tried>>", r.begun_at, r.ended_at, r.ended,
+                  o.id AS "operation?: OperationId"
+           FROM recoveries r JOIN nodes n ON n.id = r.node_id
+           LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL AND r.ended_at IS NULL
+           WHERE r.id = ANY ($1)"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)

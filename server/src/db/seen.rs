@@ -1,5 +1,5 @@
-//! The history for readers who may see a part of the fleet, or want to see a part of it. No index knows what that is, so it is searched in stretches, and an answer says how
-//! far: a page may be empty and still lead on.
+//! The history for readers who may see a part of the fleet, or want to see a part of it. No index knows what that is, so it is searched in stretches,
+//! and an answer says how far: a page may be empty and still lead on.
 
 use muster_core::ids::{EventId, NodeId, ObjectId, OperationId};
 use sqlx::PgConnection;

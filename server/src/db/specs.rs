@@ -47,6 +47,7 @@ pub struct OrderNode {
     pub rack: Option<String>,
     pub site_spec: Value,
     pub profile: Option<HardwareProfile>,
+    /// As its disks are marked.
     pub claim: Option<ClaimId>,
     pub image: Option<ImageManifest>,
     pub stack: Option<StackSpec>,
@@ -64,7 +65,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
-                  profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.id, adoption.claim_id) AS "claim?: ClaimId",
+                  profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
                   image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
                   cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>"
            FROM nodes n
@@ -160,14 +161,15 @@ pub async fn find_live_nonce(conn: &mut PgConnection, node: NodeId) -> Result<Op
     .flatten())
 }
 
-/// The claim whose data the node's disks may hold: the one that has it, or had it last. A wipe that could not be shown to be complete left
+/// The claim that the node's disks may be marked with: that of the one that has it, or had it last. A wipe that could not be shown to be complete left
 /// that one's marker.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn find_last_claim(conn: &mut PgConnection, node: NodeId) -> Result<Option<ClaimId>, Error> {
     Ok(sqlx::query_scalar!(
-        r#"SELECT id AS "id: ClaimId" FROM claims WHERE node_id = $1 ORDER BY state <> 'released' DESC, created_at DESC, id DESC LIMIT 1"#,
+        r#"SELECT COALESCE(marker, id) AS "id!: ClaimId" FROM claims WHERE node_id = $1
+           ORDER BY state <> 'released' DESC, released_at DESC, created_at DESC, id DESC LIMIT 1"#,
         node as NodeId,
     )
     .fetch_optional(conn)

@@ -1,4 +1,4 @@
-//! Tokens of machines. Only hashes are stored.
+//! Tokens of machines. Only what a key makes of them is stored.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
@@ -6,8 +6,10 @@ use muster_api::access::Scope;
 use muster_core::ids::TokenId;
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use uuid::Uuid;
 
 use crate::error::Error;
+use crate::keys::TokenMac;
 
 /// A token as stored.
 #[derive(Clone, Debug)]
@@ -15,6 +17,8 @@ pub struct TokenRow {
     pub id: TokenId,
     pub name: String,
     pub token_hash: Vec<u8>,
+    /// Which key made it; none of a plain SHA-256.
+    pub key_id: Option<String>,
     pub role: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
@@ -32,7 +36,7 @@ pub struct TokenRow {
 pub struct NewToken {
     pub id: TokenId,
     pub name: String,
-    pub hash: [u8; 32],
+    pub mac: TokenMac,
     pub role: &'static str,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
@@ -44,13 +48,31 @@ pub struct NewToken {
 /// When the database fails or the name is taken.
 pub async fn insert(conn: &mut PgConnection, token: &NewToken) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO tokens (id, name, token_hash, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO tokens (id, name, token_hash, key_id, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         token.id as TokenId,
         token.name,
-        &token.hash,
+        &token.mac.mac,
+        token.mac.key_id,
         token.role,
         token.created_at.to_sqlx() as _,
         token.expires_at.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Keeps a token in another way, unless somebody else did meanwhile.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_mac(conn: &mut PgConnection, id: TokenId, before: &[u8], mac: &TokenMac) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE tokens SET token_hash = $3, key_id = $4 WHERE id = $1 AND token_hash = $2",
+        id as TokenId,
+        before,
+        &mac.mac,
+        mac.key_id,
     )
     .execute(conn)
     .await?;
@@ -87,7 +109,7 @@ pub async fn set_owner(
 pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
+        r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
                   scope AS "scope: Json<Scope>" FROM tokens WHERE id = $1"#,
         id as TokenId,
     )
@@ -95,15 +117,16 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
     .await?)
 }
 
-/// Every token, by name; the table is small by nature, and bounded here.
+/// Tokens by id; ids that are gone are left out.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection) -> Result<Vec<TokenRow>, Error> {
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<TokenRow>, Error> {
     Ok(sqlx::query_as!(
         TokenRow,
-        r#"SELECT id AS "id: TokenId", name, token_hash, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>" FROM tokens ORDER BY name LIMIT 1000"#,
+        r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
+                  scope AS "scope: Json<Scope>" FROM tokens WHERE id = ANY ($1)"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)
@@ -137,4 +160,19 @@ pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Res
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// How many tokens that still count were made with another key than this one.
+///
+/// # Errors
+/// When the database fails.
+pub async fn count_of_other_keys(conn: &mut PgConnection, key_id: &str, now: Timestamp) -> Result<i64, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM tokens
+           WHERE key_id <> $1 AND revoked_at IS NULL AND expires_at > $2"#,
+        key_id,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::UserId;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::error::Error;
 
@@ -17,6 +18,24 @@ pub struct UserRow {
     pub role: String,
     /// As the identity provider said at the last login.
     pub groups: Vec<String>,
+    /// An administrator keeps them out.
+    pub disabled: bool,
+    pub last_seen: Option<jiff_sqlx::Timestamp>,
+}
+
+/// A person as administrators see them.
+#[derive(Clone, Debug)]
+pub struct PersonRow {
+    pub id: UserId,
+    pub name: String,
+    pub issuer: Option<String>,
+    pub subject: Option<String>,
+    pub role: String,
+    pub groups: Vec<String>,
+    pub created_at: Timestamp,
+    pub last_seen: Option<jiff_sqlx::Timestamp>,
+    pub disabled_at: Option<jiff_sqlx::Timestamp>,
+    pub disabled_by: Option<String>,
 }
 
 /// Writes a person. A taken name is a conflict.
@@ -51,14 +70,89 @@ pub async fn insert(
 pub async fn find(conn: &mut PgConnection, name: &str) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT id AS "id: UserId", name, password_hash, role, groups FROM users WHERE name = $1"#,
+        r#"SELECT id AS "id: UserId", name, password_hash, role, groups, disabled_at IS NOT NULL AS "disabled!", last_seen FROM users WHERE name = $1"#,
         name
     )
     .fetch_optional(conn)
     .await?)
 }
 
-/// Writes down whom an identity provider vouches for, and what it says of them now; their id. A name that somebody else has is a conflict.
+/// People by id; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<PersonRow>, Error> {
+    Ok(sqlx::query_as!(
+        PersonRow,
+        r#"SELECT id AS "id: UserId", name, issuer, subject, role, groups, created_at, last_seen, disabled_at, disabled_by
+           FROM users WHERE id = ANY ($1)"#,
+        ids,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The id behind a name or id, locked until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_id_for_update(conn: &mut PgConnection, key: &str) -> Result<Option<UserId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: UserId" FROM users WHERE name = $1 OR id = $2 FOR UPDATE"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Keeps a person out from now on, which ends their sessions. `false`: they were kept out before.
+///
+/// # Errors
+/// When the database fails.
+pub async fn disable(conn: &mut PgConnection, id: UserId, by: &str, now: Timestamp) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE users SET disabled_at = $2, disabled_by = $3 WHERE id = $1 AND disabled_at IS NULL",
+        id as UserId,
+        now.to_sqlx() as _,
+        by,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!("DELETE FROM sessions WHERE user_id = $1", id as UserId).execute(conn).await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Lets a person in again. `false`: they were not kept out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn enable(conn: &mut PgConnection, id: UserId) -> Result<bool, Error> {
+    let done = sqlx::query!(
+        "UPDATE users SET disabled_at = NULL, disabled_by = NULL WHERE id = $1 AND disabled_at IS NOT NULL",
+        id as UserId
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Notes that a person was seen, at most once a minute: reads must not become writes.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_last_seen(conn: &mut PgConnection, id: UserId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE users SET last_seen = $2 WHERE id = $1 AND (last_seen IS NULL OR last_seen < $2::timestamptz - interval '1 minute')",
+        id as UserId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes down whom an identity provider vouches for, and what it says of them now; their id, and whether an administrator keeps them out. A name that somebody else has is a conflict.
 ///
 /// # Errors
 /// When the database fails or the name is taken.
@@ -69,11 +163,11 @@ pub async fn set_vouched(
     role: &str,
     groups: &[String],
     now: Timestamp,
-) -> Result<UserId, Error> {
-    Ok(sqlx::query_scalar!(
+) -> Result<(UserId, bool), Error> {
+    let row = sqlx::query!(
         r#"INSERT INTO users (id, name, role, groups, issuer, subject, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
            ON CONFLICT (issuer, subject) DO UPDATE SET name = excluded.name, role = excluded.role, groups = excluded.groups
-           RETURNING id AS "id: UserId""#,
+           RETURNING id AS "id: UserId", disabled_at IS NOT NULL AS "disabled!""#,
         UserId::new() as UserId,
         name,
         role,
@@ -83,7 +177,8 @@ pub async fn set_vouched(
         now.to_sqlx() as _,
     )
     .fetch_one(conn)
-    .await?)
+    .await?;
+    Ok((row.id, row.disabled))
 }
 
 /// Gives a person another password, which ends all of their sessions.
@@ -135,7 +230,7 @@ pub async fn find_by_session(
 ) -> Result<Option<UserRow>, Error> {
     Ok(sqlx::query_as!(
         UserRow,
-        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups
+        r#"SELECT u.id AS "id: UserId", u.name, u.password_hash, u.role, u.groups, u.disabled_at IS NOT NULL AS "disabled!", u.last_seen
            FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.token_hash = $1 AND s.expires_at > $2"#,
         hash,
         now.to_sqlx() as _,

@@ -83,29 +83,41 @@ pub async fn insert(conn: &mut PgConnection, waiver: &NewWaiver<'_>) -> Result<(
 /// When the database fails.
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<WaiverRow>, Error> {
     sqlx::query!("SELECT id FROM waivers WHERE id = $1 FOR UPDATE", id).fetch_optional(&mut *conn).await?;
-    Ok(list_where(conn, Some(id), None).await?.pop())
+    Ok(list_where(conn, Some(&[id]), None).await?.pop())
 }
 
-/// All of them, newest first; those of one node, of its rack and of the pool that has claimed it where one is given.
+/// Those of one node, of its rack and of the pool that has claimed it, newest first.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn list(conn: &mut PgConnection, node: Option<NodeId>) -> Result<Vec<WaiverRow>, Error> {
-    list_where(conn, None, node).await
+pub async fn list(conn: &mut PgConnection, node: NodeId) -> Result<Vec<WaiverRow>, Error> {
+    list_where(conn, None, Some(node)).await
 }
 
-async fn list_where(conn: &mut PgConnection, id: Option<Uuid>, node: Option<NodeId>) -> Result<Vec<WaiverRow>, Error> {
+/// Waivers by id, newest first; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<WaiverRow>, Error> {
+    list_where(conn, Some(ids), None).await
+}
+
+async fn list_where(
+    conn: &mut PgConnection,
+    ids: Option<&[Uuid]>,
+    node: Option<NodeId>,
+) -> Result<Vec<WaiverRow>, Error> {
     Ok(sqlx::query_as!(
         WaiverRow,
         r#"SELECT w.id, w.node_id AS "node: NodeId", n.name AS "node_name?", r.name AS "rack_name?", p.name AS "pool_name?", w.gate, w.reason,
                   w.requested_by, w.requested_at, w.until, w.state, w.ended_by, a.id AS "approval?", a.decided_by AS "decided_by?"
            FROM waivers w LEFT JOIN nodes n ON n.id = w.node_id LEFT JOIN objects r ON r.id = w.rack_id LEFT JOIN objects p ON p.id = w.pool_id
                 LEFT JOIN approvals a ON a.waiver_id = w.id
-           WHERE ($1::uuid IS NULL OR w.id = $1)
+           WHERE ($1::uuid[] IS NULL OR w.id = ANY ($1))
              AND ($2::uuid IS NULL OR w.node_id = $2 OR w.rack_id = (SELECT rack_id FROM nodes WHERE id = $2)
                   OR w.pool_id = (SELECT pool_id FROM claims WHERE node_id = $2 AND state <> 'released'))
            ORDER BY w.id DESC LIMIT 1000"#,
-        id,
+        ids,
         node as Option<NodeId>,
     )
     .fetch_all(conn)

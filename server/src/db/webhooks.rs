@@ -369,23 +369,36 @@ pub async fn list_queued(conn: &mut PgConnection, webhook: ObjectId) -> Result<V
     .await?)
 }
 
-/// The newest attempts before one, newest first.
+/// The newest attempts, newest first.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn list_deliveries(
     conn: &mut PgConnection,
     webhook: ObjectId,
-    before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<DeliveryRow>, Error> {
     Ok(sqlx::query_as!(
         DeliveryRow,
         r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
-           FROM webhook_deliveries WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3"#,
+           FROM webhook_deliveries WHERE webhook_id = $1 ORDER BY id DESC LIMIT $2"#,
         webhook as ObjectId,
-        before,
         limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Attempts by id; ids that are gone are left out.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_deliveries_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<DeliveryRow>, Error> {
+    Ok(sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id, seq, event_id AS "event_id: EventId", kind, reason, state, attempt, at, status, error, duration_ms
+           FROM webhook_deliveries WHERE id = ANY ($1)"#,
+        ids,
     )
     .fetch_all(conn)
     .await?)

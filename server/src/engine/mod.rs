@@ -2,11 +2,16 @@
 
 mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
+mod drift; // Nodes that differ from their stack
+mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next
 pub mod orders; // Builds what an agent is told, when it leases a job
 pub mod outcomes; // Applies what an agent reports
+mod pairs; // Nodes measured against each other
 pub mod permits; // Decides whether a permit may be redeemed
 mod recoveries; // What is tried on nodes that fail
+pub mod releases; // A claim is given up
+pub mod replacements; // Claims that get another node
 mod turn; // One node's turn, in one transaction
 mod waivers; // Gates that count as passed all the same
 mod work; // Jobs and their permits
@@ -69,15 +74,22 @@ async fn work(app: App, cancel: CancellationToken) {
 pub async fn run_until_idle(app: &App) -> Result<u64, Error> {
     let mut turns = 0;
     let mut told = Instant::now();
-    while let Some(turn) = turn::take(app).await? {
+    loop {
+        while let Some(turn) = turn::take(app).await? {
+            turns += 1;
+            if turn == Turn::QueuedJob {
+                app.wake_agents.notify_waiters();
+            }
+            if told.elapsed() >= TELL_READERS {
+                told = Instant::now();
+                app.wake_readers.send_modify(|revision| *revision += 1);
+            }
+        }
+        // Nodes that changed owners have their turn, and what a run of pairs decides, its nodes do in theirs.
+        if !(replacements::take(app).await? || pairs::round(app).await?) {
+            break;
+        }
         turns += 1;
-        if turn == Turn::QueuedJob {
-            app.wake_agents.notify_waiters();
-        }
-        if told.elapsed() >= TELL_READERS {
-            told = Instant::now();
-            app.wake_readers.send_modify(|revision| *revision += 1);
-        }
     }
     if turns > 0 {
         app.wake_readers.send_modify(|revision| *revision += 1);

@@ -24,6 +24,9 @@ pub(super) async fn advance(
         return Err(Error::internal(anyhow::anyhow!("{} may not move from {} to {}", node.name, node.state, to.to)));
     }
     db::lifecycle::advance(conn, node, to, now).await?;
+    if node.state == State::InService {
+        db::pairs::ends::come_back(conn, node.id, Some(&format!("it is {}", to.to)), now).await?;
+    }
     recoveries::follow(conn, node, to, now).await?;
     if let Some(wish) =
         node.wish.filter(|wish| !to.effects.contains(&Effect::WishTaken) && !table::wish_allowed(to.to, *wish))
@@ -54,7 +57,7 @@ async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> 
     let claim = db::adoptions::finish(conn, (node.id, &node.name), node.epoch, now).await?.ok_or_else(missing)?;
     // It draws its power already, whether its rack was asked or not.
     let watts = node.profile.as_ref().map_or(0, |profile| profile.power_max_w);
-    db::lifecycle::reserve_power(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
+    db::power::reserve(conn, node.id, i32::try_from(watts).unwrap_or(i32::MAX)).await?;
     let summary = format!("{} was adopted as it is and is held by {claim}", node.name);
     let event = NewEvent::node(now, "muster", "claim.created", node.id, summary).under(node.operation);
     db::events::insert(conn, event.with(json!({ "claim": claim }))).await
@@ -63,6 +66,14 @@ async fn adopted(conn: &mut PgConnection, node: &EngineNode, now: Timestamp) -> 
 /// An operation is over when its node rests: well when it rests where the operation was going.
 async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, now: Timestamp) -> Result<(), Error> {
     let Some(operation) = node.operation.filter(|_| to.to.is_resting()) else { return Ok(()) };
+    let replaced = match node.claim {
+        Some((claim, _)) => db::replacements::find_replaced(conn, claim, operation).await?,
+        None => None,
+    };
+    if replaced.is_some() && to.to == State::InService {
+        // It is over when the claim has the node (`engine/replacements.rs`).
+        return Ok(());
+    }
     let wished = to.effects.contains(&Effect::WishTaken);
     let (state, message) = match to.to {
         _ if to.effects.contains(&Effect::Stopped) => ("cancelled", to.reason.clone().unwrap_or_default()),
@@ -71,6 +82,10 @@ async fn end_operation(conn: &mut PgConnection, node: &EngineNode, to: &Move, no
             ("succeeded", to.to.to_string())
         }
         _ => ("failed", to.reason.clone().unwrap_or_else(|| to.to.to_string())),
+    };
+    let message = match replaced {
+        Some((claim, kept)) => format!("{message}; {claim} keeps {kept}"),
+        None => message,
     };
     db::operations::end(conn, operation, state, &message, now).await
 }

@@ -10,7 +10,7 @@ use muster_core::wire::node::Failure;
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::{cabling, waivers};
+use super::{cabling, drift, firmware, waivers};
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::{CurrentJob, Ending};
@@ -146,23 +146,29 @@ fn answers(step: &str, result: &JobResult) -> bool {
         JobResult::Facts { .. } => step == Step::Inventory,
         JobResult::PoweredOff => step == Step::PowerOff,
         JobResult::PoweredOn => matches!(step, Step::PowerOn | Step::PowerCycle),
+        JobResult::BmcRotated => step == Step::RotateBmc,
         JobResult::ImageWritten(_) => step == Step::WriteImage,
         JobResult::Booted { .. } => matches!(step, Step::BootDisk | Step::Reboot | Step::RebootTest),
         JobResult::Converged(_) => matches!(step, Step::Converge | Step::Recheck | Step::Drift),
         JobResult::Gated { .. } => matches!(step, Step::Gates | Step::GatesAfterReboot | Step::Sweep),
         JobResult::Admitted { .. } => step == Step::Admit,
-        JobResult::Drained => step == Step::Drain,
+        JobResult::Paired { .. } => step == Step::Pair,
+        JobResult::Drained => matches!(step, Step::Drain | Step::Hold),
         JobResult::Removed => step == Step::Remove,
         JobResult::Wiped { .. } => step == Step::Wipe,
         JobResult::Adopted { .. } => step == Step::Adopt,
+        JobResult::Firmware { .. } => matches!(step, Step::Firmware | Step::FirmwareLook),
     }
 }
 
 /// Keeps what a step saw of its node.
 async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, now: Timestamp) -> Result<(), Error> {
     match result {
-        JobResult::Live { host_key, boot_id, bmc_certificate, .. } => {
+        JobResult::Live { host_key, boot_id, bmc_certificate, inventory, .. } => {
             db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
+            if let Some(inventory) = inventory {
+                firmware::see(conn, job, inventory, now).await?;
+            }
             let certificate = bmc_certificate.map(|digest| digest.to_string());
             db::specs::set_live(conn, job.node, host_key, boot_id, certificate.as_deref()).await
         }
@@ -175,6 +181,10 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
         JobResult::ImageWritten(written) => {
             db::specs::set_installed(conn, job.node, &written.host_key, &written.disk_serial, job.epoch).await
         }
+        JobResult::Firmware { inventory, changed } => {
+            firmware::tell(conn, job, changed, now).await?;
+            firmware::see(conn, job, inventory, now).await
+        }
         JobResult::Adopted { host_key, boot_id } => db::specs::set_adopted(conn, job.node, host_key, boot_id).await,
         JobResult::Booted { boot_id } => {
             db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
@@ -184,6 +194,7 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::specs::set_power(conn, job.node, SeenPower::On, now).await?;
             db::specs::forget_boot(conn, job.node).await
         }
+        JobResult::BmcRotated => rotated(conn, job, now).await,
         JobResult::PoweredOff => {
             db::specs::set_power(conn, job.node, SeenPower::Off, now).await?;
             db::specs::forget_boot(conn, job.node).await
@@ -200,12 +211,25 @@ async fn observe(conn: &mut PgConnection, job: &CurrentJob, result: &JobResult, 
             db::gates::insert(conn, job.node, job.id, (run.0, run.1, &run.2), results, now).await?;
             Ok(())
         }
-        JobResult::Converged(_)
+        JobResult::Converged(report) => drift::tell(conn, job, report, now).await,
+        // Pairs: their run takes it from the job.
+        JobResult::Paired { .. }
         | JobResult::Admitted { .. }
         | JobResult::Drained
         | JobResult::Removed
         | JobResult::Wiped { .. } => Ok(()),
     }
+}
+
+/// The BMC was seen to take the password that it was to have: from now on that is the one, and no other is known.
+async fn rotated(conn: &mut PgConnection, job: &CurrentJob, now: Timestamp) -> Result<(), Error> {
+    let Some(account) = db::bmc_passwords::find_account(conn, job.node).await? else { return Ok(()) };
+    if db::bmc_passwords::promote(conn, &account, now).await? {
+        let summary = format!("the password of {account} was changed, and the BMC was seen to take it");
+        let event = NewEvent::node(now, "muster", "bmc.rotated", job.node, summary).under(job.operation);
+        db::events::insert(conn, event).await?;
+    }
+    Ok(())
 }
 
 /// The gates a step was to run: all of the suite, or those a reboot may break.

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use muster_core::lifecycle::decision::{Decision, Effect, Ladder, Move};
 use muster_core::lifecycle::state::State;
-use muster_core::recovery::{BY_HAND, Cause, Ended, Hold, RecoveryPolicy, Rung, Tried, may_begin, may_go_on};
+use muster_core::recovery::{
+    BY_HAND, Cause, Ended, Hold, RecoveryPolicy, Rung, Tried, may_begin, may_go_on, rungs_for,
+};
 use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -97,13 +99,23 @@ async fn begin(conn: &mut PgConnection, node: &EngineNode, cause: &Cause, now: T
         _ if cause.asked => &BY_HAND,
         _ => &[],
     };
+    let left = rungs_for(cause.action, rungs);
+    let shortened = left.len() < rungs.len();
+    let rungs = left.as_slice();
     let id = db::recoveries::insert(conn, node.id, (cause, rungs), now).await?;
     let plan = match rungs {
         [] => "no rung: it is quarantined".to_owned(),
         rungs => rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", "),
     };
-    let summary = format!("{}: a recovery begins for {} ({}): {plan}", node.name, cause.signature, cause.what);
-    let detail = json!({ "recovery": id, "signature": cause.signature, "rungs": rungs, "asked": cause.asked });
+    let asked = cause.action.filter(|_| shortened).map(|action| format!(" (the driver asks for: {})", action.as_str()));
+    let summary = format!(
+        "{}: a recovery begins for {} ({}): {plan}{}",
+        node.name,
+        cause.signature,
+        cause.what,
+        asked.unwrap_or_default()
+    );
+    let detail = json!({ "recovery": id, "signature": cause.signature, "rungs": rungs, "asked": cause.asked, "action": cause.action });
     let event = NewEvent::node(now, "muster", "recovery.begun", node.id, summary).under(node.operation);
     metrics::counter!("muster_recoveries_total").increment(1);
     db::events::insert(conn, event.with(detail)).await

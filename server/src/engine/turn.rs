@@ -11,7 +11,7 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 
-use super::{LOOK_AGAIN, moves, recoveries, work};
+use super::{LOOK_AGAIN, moves, pairs, recoveries, work};
 use crate::app::App;
 use crate::db;
 use crate::db::jobs::StayStep;
@@ -104,7 +104,7 @@ impl Taken {
 async fn wake_rack(app: &App, freed: Option<ObjectId>, node: NodeId, now: Timestamp) -> Result<(), Error> {
     let Some(rack) = freed else { return Ok(()) };
     let mut tx = app.pool.begin().await?;
-    db::lifecycle::wake_rack(&mut tx, rack, node, now).await?;
+    db::power::wake_rack(&mut tx, rack, node, now).await?;
     tx.commit().await?;
     app.wake_engine.notify_one();
     Ok(())
@@ -134,14 +134,14 @@ async fn settle(
     stay: &[StayStep],
     now: Timestamp,
 ) -> Result<Decision, Error> {
-    let mut snapshot = snapshot(conn, node, stay).await?;
+    let mut snapshot = snapshot(conn, node, stay, now).await?;
     let mut decision = decide(&snapshot, now);
     if let Decision::Start(step) | Decision::Retry(step, _) = decision
         && step.powers_on()
         && node.power_reserved_w == 0
     {
         // Decided again with the rack held: two nodes cannot share out the same watts.
-        snapshot.power = db::lifecycle::power_share(conn, node).await?;
+        snapshot.power = db::power::share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
     snapshot.hold = recoveries::hold(conn, node, &decision, now).await?;
@@ -172,7 +172,12 @@ fn careful(step: Step, because: String) -> Wait {
     }
 }
 
-async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep]) -> Result<Snapshot, Error> {
+async fn snapshot(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    stay: &[StayStep],
+    now: Timestamp,
+) -> Result<Snapshot, Error> {
     let result = |wanted: Step| stay.iter().find(|step| step.view.step == wanted).and_then(|step| step.result.as_ref());
     let gates = |wanted| match result(wanted) {
         Some(JobResult::Gated { results, .. }) => results.clone(),
@@ -198,6 +203,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         claim: node.claim.map(|(_, state)| state),
         undo_until: node.undo_until,
         protected: node.protected,
+        held: node.held,
         unsanitised: node.unsanitised,
         until: node.maintenance_until,
         stop: node.stop,
@@ -210,6 +216,7 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         installed: node.installed,
         off: node.off,
         power_person: node.power_person.clone(),
+        sets_firmware: asks_for_firmware(node) && db::firmware::is_wanted(conn, node.id).await?,
         // Asked for only when it decides.
         power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
         steps: stay.iter().map(|step| step.view.clone()).collect(),
@@ -219,13 +226,24 @@ async fn snapshot(conn: &mut PgConnection, node: &EngineNode, stay: &[StayStep])
         suite: node.suite.clone(),
         gates: gates(Step::Gates),
         gates_after_reboot: gates(Step::GatesAfterReboot),
+        scheduler: node.scheduler.clone(),
         sweep: node.sweep.clone(),
         swept: gates(Step::Sweep),
         recovery: node.recovery.as_ref().map(|(_, recovery)| recovery.clone()),
         policy: node.policy.clone(),
         // Asked for only when it decides.
         hold: None,
+        pairing: match node.state {
+            State::InService => pairs::wanted(conn, node, now).await?,
+            _ => None,
+        },
     })
+}
+
+/// Whether it decides something here what the stack wants of firmware and BIOS.
+fn asks_for_firmware(node: &EngineNode) -> bool {
+    let compares = node.state == State::InService && node.wish == Some(Wish::CheckDrift);
+    compares || matches!(node.state, State::Imaging | State::Installing)
 }
 
 async fn persist(
@@ -276,6 +294,9 @@ async fn persist(
             Ok(Done::Moved { freed_power: to.effects.contains(&Effect::FreePower) })
         }
         Decision::Granted(what) => {
+            if node.wish.is_none() {
+                db::pairs::ends::come_back(conn, node.id, None, now).await?;
+            }
             moves::granted(conn, node, &what, now).await?;
             Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
         }

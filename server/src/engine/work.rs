@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
 use muster_core::lifecycle::decision::Wait;
 use muster_core::lifecycle::snapshot::StepStatus;
+use muster_core::lifecycle::state::State;
 use muster_core::lifecycle::steps::Step;
 use muster_core::permits::PermitKind;
 use serde_json::json;
@@ -58,8 +59,19 @@ async fn queue(
         permit,
     };
     db::jobs::insert(conn, &job, now).await?;
+    note(conn, node, step, job.id).await?;
     mint(conn, node, step, job.id, operation, permit, now).await?;
     Ok(job.id)
+}
+
+/// Tells the run of pairs that has the node which job does what it wanted.
+async fn note(conn: &mut PgConnection, node: &EngineNode, step: Step, job: JobId) -> Result<(), Error> {
+    match (node.state, step) {
+        (State::InService, Step::Hold | Step::Pair | Step::Admit) => {
+            db::pairs::ends::set_job(conn, node.id, step, job).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Watts of its rack's power that a step needs, where its node holds none.
@@ -90,6 +102,7 @@ pub(super) async fn retry(
         let permit = permit_id(step);
         db::jobs::retry(conn, job.id, &nonce(), permit, operation, not_before).await?;
         mint(conn, node, step, job.id, operation, permit, not_before).await?;
+        note(conn, node, step, job.id).await?;
         job.id
     };
     let summary = format!("{}: {} again, round {round}", node.name, step.title());
@@ -129,7 +142,8 @@ pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
         | Step::RebootTest
         | Step::PowerOff
         | Step::PowerOn
-        | Step::PowerCycle => Some(PermitKind::Power),
+        | Step::PowerCycle
+        | Step::Firmware => Some(PermitKind::Power),
         Step::WriteImage => Some(PermitKind::Image),
         Step::Wipe => Some(PermitKind::Wipe),
         Step::Inventory
@@ -142,7 +156,11 @@ pub(super) fn permit_kind(step: Step) -> Option<PermitKind> {
         | Step::Remove
         | Step::Adopt
         | Step::Drift
-        | Step::Sweep => None,
+        | Step::FirmwareLook
+        | Step::Sweep
+        | Step::RotateBmc
+        | Step::Hold
+        | Step::Pair => None,
     }
 }
 

@@ -5,21 +5,25 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use jiff::SignedDuration;
 use muster_api::agents::{Agent, EnrolAgent, EnrolledAgent};
-use muster_api::object::Page;
 use muster_api::problem::Problem;
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::answer::Answer;
-use super::extract::{Json, Path};
+use super::extract::{Json, Path, Query};
 use super::idempotency::IdempotencyKey;
+use super::paging::{self, CountedPage, ListQuery};
+use super::preconditions::Preconditions;
 use super::writing::{self, Effect};
 use crate::app::App;
+use crate::auth::access::Sight;
 use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::agents::AgentRow;
+use crate::db::filter::{AGENTS, Term};
 use crate::db::objects::ObjectRow;
 use crate::error::Error;
 
@@ -28,18 +32,46 @@ const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The routes of agents.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent)).routes(routes!(remove_agent))
+    OpenApiRouter::default().routes(routes!(list_agents, enrol_agent)).routes(routes!(get_agent, remove_agent))
 }
 
-/// The agents of a site.
-#[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id")), responses(
-    (status = 200, description = "All of them", body = Page<Agent>),
+/// The agents of a site. They are filtered by `name` and `version`, and sorted by `name`, unless `-name`, `created_at` or `-created_at` is asked for.
+#[utoipa::path(get, path = "/v1/sites/{site}/agents", tag = "agents", params(("site", description = "Name or id"), ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Agent>),
 ))]
-async fn list_agents(State(app): State<App>, _: Actor, Path(site): Path<String>) -> Result<Answer, Error> {
+async fn list_agents(
+    State(app): State<App>,
+    _: Actor,
+    Path(site): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Answer, Error> {
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        Ok(db::agents::list_by_id(conn, ids).await?.into_iter().map(agent).collect())
+    };
     let mut conn = app.pool.acquire().await?;
     let site = find_site(&mut conn, &site).await?;
-    let items: Vec<Agent> = db::agents::list(&mut conn, Some(&[site.id.0])).await?.into_iter().map(agent).collect();
-    Answer::ok(&Page { items, next_page_token: None })
+    let only = (vec![Term::equal("site", site.id.to_string())], &Sight::new());
+    paging::page(&mut conn, &AGENTS, &query, only, load, |agent: &Agent| (agent.id, agent.name.as_str())).await
+}
+
+/// One agent of a site, by name or id.
+#[utoipa::path(get, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
+    params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
+    (status = 200, description = "The agent; its generation is the ETag", body = Agent),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_agent(
+    State(app): State<App>,
+    _: Actor,
+    Path((site, key)): Path<(String, String)>,
+) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let site = find_site(&mut conn, &site).await?;
+    let mut agents = db::agents::list(&mut conn, Some(&[site.id.0])).await?.into_iter();
+    let found = agents.find(|row| row.name == key || row.id.to_string() == key);
+    let row = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
+    let generation = row.generation;
+    Ok(Answer::ok(&agent(row))?.etag(generation))
 }
 
 /// Enrols an agent for a site. Its token is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then
@@ -77,20 +109,23 @@ async fn enrol_agent(
 
 /// Removes an agent. Its certificates are refused from now on, and what it was doing is put back for another.
 #[utoipa::path(delete, path = "/v1/sites/{site}/agents/{agent}", tag = "agents",
-    params(("site", description = "Name or id"), ("agent", description = "Name or id")), responses(
+    params(("site", description = "Name or id"), ("agent", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "Removed"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "Another one was enrolled under its name since it was read", body = Problem, content_type = "application/problem+json"),
+    (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn remove_agent(
     State(app): State<App>,
     actor: Actor,
     Path((site, key)): Path<(String, String)>,
+    preconditions: Preconditions,
 ) -> Result<Response, Error> {
     writing::write(&app, async |conn| {
         let site = find_site(conn, &site).await?;
-        let mut agents = db::agents::list(conn, Some(&[site.id.0])).await?.into_iter();
-        let found = agents.find(|row| row.name == key || row.id.to_string() == key);
+        let found = db::agents::find_for_update(conn, site.id, &key).await?;
         let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;
+        preconditions.allow_removal(agent.generation)?;
         db::jobs::requeue_of(conn, agent.id).await?;
         db::agents::delete(conn, agent.id).await?;
         let summary = format!("agent {} of {} removed", agent.name, site.name);
@@ -124,5 +159,6 @@ fn agent(row: AgentRow) -> Agent {
         last_seen: row.last_seen.map(|at| at.to_jiff()),
         clock_offset_ms: row.clock_offset_ms,
         certified_until: row.certified_until.map(|at| at.to_jiff()),
+        generation: row.generation,
     }
 }

@@ -1,13 +1,12 @@
-//! A second person for what one person may not do alone: releases beyond the hourly limit, and waivers of gates.
+//! A second person for what one person may not do alone: to erase more disks in an hour than the limit, and to waive gates.
 
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::approvals::{Approval, ApprovalState};
-use muster_api::object::Page;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
-use muster_core::ids::{ClaimId, ObjectId};
+use muster_core::ids::{ClaimId, NodeId, ObjectId};
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
@@ -15,9 +14,11 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
-use super::claims::release;
-use super::extract::Path;
+use super::claims::{release, replace};
+use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
+use super::nodes::erasures;
+use super::paging::{self, CountedPage, ListQuery};
 use super::waivers;
 use super::writing::{self, Effect};
 use crate::app::App;
@@ -31,7 +32,7 @@ use crate::error::Error;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long a request waits.
-const WAITS: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const WAITS: SignedDuration = SignedDuration::from_hours(24);
 
 /// The routes of approvals.
 pub fn router() -> OpenApiRouter<App> {
@@ -41,17 +42,19 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(deny_approval))
 }
 
-/// What waits for a second person, oldest first.
-#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", responses(
-    (status = 200, description = "All that are open", body = Page<Approval>),
+/// What waits for a second person, oldest first unless `-created_at` is asked for. It is filtered by `node`, `claim`, `requested_by` and `action`, which is
+/// `release`, `wipe`, `reinstall` or `waive`.
+#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Approval>),
 ))]
-async fn list_approvals(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
+async fn list_approvals(State(app): State<App>, actor: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        db::approvals::list_by_id(conn, ids).await?.into_iter().map(object).collect()
+    };
+    let list = filter::approvals(app.clock.now());
     let mut conn = app.pool.acquire().await?;
-    // What is open is of a claim that holds its node: it lies where that does.
-    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
-    let rows = db::approvals::list_open(&mut conn, nodes.as_deref(), app.clock.now()).await?;
-    let items = rows.into_iter().map(object).collect::<Result<Vec<_>, _>>()?;
-    Answer::ok(&Page { items, next_page_token: None })
+    let also = (Vec::new(), &actor.sight());
+    paging::page(&mut conn, &list, &query, also, load, |approval: &Approval| (approval.id, "")).await
 }
 
 /// Agrees to what another person asked for, and begins it.
@@ -106,10 +109,11 @@ pub async fn decide(
     let missing = || Error::NotFound(format!("approval {id}"));
     writing::once(app, actor, idempotency, &(), async |conn| {
         let subject = db::approvals::find_subject(conn, id).await?.ok_or_else(missing)?;
-        match (subject.claim, subject.waiver) {
-            (Some(claim), _) => decide_release(conn, app, actor, (id, claim), decision).await?,
-            (None, Some(waiver)) => decide_waiver(conn, app, actor, (id, waiver), decision).await?,
-            (None, None) => return Err(missing()),
+        match (subject.claim, subject.waiver, subject.node) {
+            (Some(claim), ..) => decide_release(conn, app, actor, (id, claim), decision).await?,
+            (None, Some(waiver), _) => decide_waiver(conn, app, actor, (id, waiver), decision).await?,
+            (None, None, Some(node)) => decide_erasure(conn, app, actor, (id, node), decision).await?,
+            (None, None, None) => return Err(missing()),
         }
         let decided = db::approvals::lock(conn, id).await?.ok_or_else(missing)?;
         Answer::ok(&object(decided)?).map(Effect::Done)
@@ -145,16 +149,46 @@ async fn decide_release(
     let now = app.clock.now();
     let (node, claim) = release::locked(conn, &claim.to_string()).await?;
     let row = open(conn, actor, id, decision, now).await?;
+    let what = if row.replaces { "replacement" } else { "release" };
     let (ended, kind, word) = match decision {
         Decision::Approve => {
-            let begun = release::approved(conn, app, (actor, &row.requested_by), &node, &claim).await?;
+            let asked = (actor, row.requested_by.as_str());
+            let begun = match row.replaces {
+                true => replace::approved(conn, app, asked, (&node, &claim), row.spare.as_deref()).await?,
+                false => release::approved(conn, app, asked, &node, &claim).await?,
+            };
             (("approved", Some(begun)), "approval.approved", "agreed to")
         }
         Decision::Deny => (("denied", None), "approval.denied", "turned down"),
     };
     db::approvals::decide(conn, id, &actor.name, ended, now).await?;
-    let told = format!("{} {word} the release of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
+    let told = format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
     db::events::insert(conn, event(app, actor, (kind, told), &claim)).await
+}
+
+async fn decide_erasure(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    (id, node): (Uuid, NodeId),
+    decision: Decision,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    let missing = || Error::NotFound(format!("approval {id}"));
+    let node = db::nodes::find_for_update(conn, &node.to_string()).await?.ok_or_else(missing)?;
+    let row = open(conn, actor, id, decision, now).await?;
+    let (ended, kind, word) = match decision {
+        Decision::Approve => {
+            let begun = erasures::approved(conn, app, actor, &node, &row).await?;
+            (("approved", Some(begun)), "approval.approved", "agreed")
+        }
+        Decision::Deny => (("denied", None), "approval.denied", "did not agree"),
+    };
+    let wish = erasures::wish(&row)?;
+    db::approvals::decide(conn, id, &actor.name, ended, now).await?;
+    let told = format!("{} {word} to {wish} {}, as {} asked", actor.name, node.name, row.requested_by);
+    let event = actor.event(now, kind, Some(node.id), told);
+    db::events::insert(conn, event.with(json!({ "wish": wish.as_str() }))).await
 }
 
 async fn decide_waiver(
@@ -181,36 +215,54 @@ async fn decide_waiver(
     db::events::insert(conn, waivers::event(app, actor, kind, &asked, told)).await
 }
 
+/// What would be released.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'claim> {
+    pub claim: &'claim ClaimRow,
+    /// Of a replacement: the node that is named for it, if one is.
+    pub replacement: Option<Option<&'claim str>>,
+}
+
 /// Asks for a second person where a release is beyond what this one, or the pool, may do in an hour; the request. The caller holds the
 /// node's lock.
 ///
 /// # Errors
-/// When the database fails.
+/// 409 when something else waits for a second person for this claim; the database's.
 pub(super) async fn needed(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    claim: &ClaimRow,
+    wanted: Wanted<'_>,
     pool: &PoolSpec,
 ) -> Result<Option<(Uuid, String)>, Error> {
-    let Some(because) = beyond(&limits(conn, app, actor, claim, pool).await?) else { return Ok(None) };
+    let Wanted { claim, replacement } = wanted;
+    let of = Some((claim.pool_id, claim.pool.as_str(), pool));
+    let Some(because) = beyond(&limits(conn, app, actor, of).await?) else { return Ok(None) };
     let now = app.clock.now();
     let request = NewApproval {
         claim: claim.id,
+        replaces: replacement.is_some(),
+        spare: replacement.flatten(),
         because: &because,
         requested_by: &actor.name,
         person: &actor.person,
         now,
         expires_at: now + WAITS,
     };
-    let id = db::approvals::ask(conn, &request).await?;
-    let summary = format!("the release of {} waits for a second person: {because}", claim.node_name);
+    let (id, same) = db::approvals::ask(conn, &request).await?;
+    if !same {
+        let detail =
+            format!("{because} Something else waits for a second person for {}: `muster approval list`.", claim.name);
+        return Err(Error::conflict("approval_open", detail));
+    }
+    let what = if request.replaces { "replacement" } else { "release" };
+    let summary = format!("the {what} of {} waits for a second person: {because}", claim.node_name);
     db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim)).await?;
     Ok(Some((id, because)))
 }
 
-/// How many nodes this one, and whoever else of the pool, may still release within the hour. From here until its transaction ends, the caller
-/// alone releases where there is a limit.
+/// Of how many nodes this one, and whoever else of the pool, may still erase the disks within the hour. From here until its transaction ends, the
+/// caller alone does where there is a limit.
 ///
 /// # Errors
 /// When the database fails.
@@ -218,30 +270,39 @@ pub(super) async fn limits(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
-    claim: &ClaimRow,
-    pool: &PoolSpec,
+    pool: Option<(ObjectId, &str, &PoolSpec)>,
 ) -> Result<Vec<ReleaseLimit>, Error> {
-    if actor.releases_per_hour.is_none() && pool.releases_per_hour.is_none() {
+    let of_pool = pool.and_then(|(.., spec)| spec.releases_per_hour);
+    if actor.releases_per_hour.is_none() && of_pool.is_none() {
         return Ok(Vec::new());
     }
     let since = app.clock.now() - HOUR;
-    let count = db::approvals::count_released(conn, &actor.name, &actor.person, claim.id, since).await?;
+    let by = (actor.name.as_str(), actor.person.as_str());
+    let count = db::approvals::count_erased(conn, by, pool.map(|(id, ..)| id), since).await?;
     let limit = |of: String, per_hour: Option<u32>, count: i64| {
         let left = |per_hour: u32| per_hour.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         per_hour.map(|per_hour| ReleaseLimit { of, per_hour, left: left(per_hour) })
     };
     let person = limit(actor.name.clone(), actor.releases_per_hour, count.by_person);
-    let pool = limit(format!("pool {}", claim.pool), pool.releases_per_hour, count.of_pool);
+    let pool = pool.and_then(|(_, name, _)| limit(format!("pool {name}"), of_pool, count.of_pool));
     Ok(person.into_iter().chain(pool).collect())
 }
 
-/// Why a release needs a second person, if it does.
+/// Why it needs a second person, if it does.
 pub(super) fn beyond(limits: &[ReleaseLimit]) -> Option<String> {
     let spent = limits.iter().find(|limit| limit.left == 0)?;
+    let count = spent.per_hour;
     Some(match spent.of.strip_prefix("pool ") {
-        Some(pool) => format!("{} nodes of the pool {pool} may be released in an hour, and were.", spent.per_hour),
-        None => format!("{} may release {} nodes in an hour, and has.", spent.of, spent.per_hour),
+        Some(pool) => {
+            format!("{count} nodes of the pool {pool} may be released or installed anew in an hour, and were.")
+        }
+        None => format!("{} may release, wipe or install anew {count} nodes in an hour, and has.", spent.of),
     })
+}
+
+/// What is told without asking anybody for it.
+pub(super) fn alone(because: &str) -> Error {
+    Error::conflict("second_person", format!("{because} Somebody else would be asked to agree."))
 }
 
 /// The spec of a claim's pool.
@@ -266,6 +327,9 @@ fn object(row: ApprovalRow) -> Result<Approval, Error> {
         id: row.id,
         claim: row.claim_name,
         node: row.node_name,
+        replaces: row.replaces,
+        action: row.wish,
+        reason: row.reason,
         waiver: row.waiver,
         because: row.because,
         requested_by: row.requested_by,

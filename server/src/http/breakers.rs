@@ -2,40 +2,44 @@
 
 use axum::extract::State;
 use jiff::Timestamp;
-use muster_api::object::Page;
 use muster_api::problem::Problem;
 use muster_api::recoveries::Breaker;
 use serde_json::json;
+use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
-use super::extract::Path;
+use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
+use super::paging::{self, CountedPage, ListQuery};
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
 use crate::db::breakers::BreakerRow;
+use crate::db::filter;
 use crate::error::Error;
-
-/// Those that were open are history.
-const NEWEST: i64 = 200;
 
 /// The routes of breakers.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_breakers)).routes(routes!(reset_breaker))
 }
 
-/// Breakers that are or were open: open ones first, then the newest.
-#[utoipa::path(get, path = "/v1/breakers", tag = "nodes", responses(
-    (status = 200, description = "At most two hundred", body = Page<Breaker>),
+/// Breakers that are or were open, newest first unless `created_at` is asked for. They are filtered by `signature` and `state`: `state=open`.
+#[utoipa::path(get, path = "/v1/breakers", tag = "nodes", params(ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Breaker>),
 ))]
-async fn list_breakers(State(app): State<App>, _: Actor) -> Result<Answer, Error> {
-    let rows = db::breakers::list(&mut *app.pool.acquire().await?, NEWEST).await?;
+async fn list_breakers(State(app): State<App>, _: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
     let now = app.clock.now();
-    Answer::ok(&Page { items: rows.into_iter().map(|row| object(row, now)).collect(), next_page_token: None })
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        Ok(db::breakers::list_by_id(conn, ids).await?.into_iter().map(|row| object(row, now)).collect())
+    };
+    let mut conn = app.pool.acquire().await?;
+    let all = (Vec::new(), &Sight::new());
+    paging::page(&mut conn, &filter::breakers(now), &query, all, load, |breaker: &Breaker| (breaker.id, "")).await
 }
 
 /// Closes a breaker: somebody has looked, and nodes that fail this way may be recovered by themselves again. What failed before counts no more; nodes

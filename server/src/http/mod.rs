@@ -26,11 +26,13 @@ pub mod nodes; // Registration, actions, facts, history
 pub mod openapi; // The description of the contract
 pub mod operations; // What was asked for, and how it stands
 pub mod paging; // Keyset pages
+pub mod pairs; // Nodes of a pool, measured against each other
 pub mod plan; // What a set of objects would do
 pub mod preconditions; // If-Match and If-None-Match
 pub mod request_id; // One id per request
 pub mod standing; // What an operation waits for, and what came of it
 pub mod tokens; // Tokens of machines
+pub mod users; // People
 pub mod waiting; // Long polls
 pub mod waivers; // Gates that count as passed all the same
 pub mod webhooks; // What webhooks were sent
@@ -98,6 +100,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(nodes::router())
         .merge(claims::router())
         .merge(operations::router())
+        .merge(pairs::router())
         .merge(events::router())
         .merge(agents::router())
         .merge(alerts::router())
@@ -110,6 +113,7 @@ fn rest() -> OpenApiRouter<App> {
         .merge(caution::router())
         .merge(plan::router())
         .merge(tokens::router())
+        .merge(users::router())
         .merge(webhooks::router())
         .merge(health::router())
         .layer(DefaultBodyLimit::max(declared::SMALL_BODY))

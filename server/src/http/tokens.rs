@@ -4,20 +4,25 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use jiff::SignedDuration;
-use muster_api::object::Page;
 use muster_api::problem::Problem;
-use muster_api::tokens::{CreateToken, CreatedToken, Token};
+use muster_api::tokens::{CreateToken, CreatedToken, FIRST, Token};
 use serde_json::json;
+use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::answer::Answer;
-use super::extract::{Json, Path};
+use super::extract::{Json, Path, Query};
 use super::idempotency::IdempotencyKey;
+use super::paging::{self, CountedPage, ListQuery};
+use super::preconditions::Preconditions;
 use super::writing::{self, Effect};
 use crate::app::App;
+use crate::auth::access::Sight;
 use crate::auth::{Actor, tokens};
 use crate::db;
+use crate::db::filter::{self, Term};
 use crate::db::tokens::{NewToken, TokenRow};
 use crate::error::Error;
 
@@ -29,15 +34,20 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
 }
 
-/// Tokens, without their secrets: one's own, and everybody's for who may see them.
-#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, description = "All of them", body = Page<Token>)))]
-async fn list_tokens(State(app): State<App>, actor: Actor) -> Result<Answer, Error> {
-    let mut rows = db::tokens::list(&mut *app.pool.acquire().await?).await?;
-    if !actor.holding.everywhere("token.read") {
-        rows.retain(|row| is_of(row, &actor));
-    }
-    let items = rows.into_iter().map(token).collect::<Result<Vec<_>, _>>()?;
-    Answer::ok(&Page { items, next_page_token: None })
+/// Tokens, without their secrets: one's own, and everybody's for who may see them. They are filtered by `name`, `role`, `person` and `state`, which is `valid`,
+/// `over` or `revoked`; and sorted by `name`, unless `-name`, `created_at` or `-created_at` is asked for.
+#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", params(ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Token>),
+))]
+async fn list_tokens(State(app): State<App>, actor: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+    let own = (!actor.holding.everywhere("token.read")).then(|| Term::equal("person", &*actor.person));
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        db::tokens::list_by_id(conn, ids).await?.into_iter().map(token).collect()
+    };
+    let list = filter::tokens(app.clock.now());
+    let mut conn = app.pool.acquire().await?;
+    let only = (own.into_iter().collect(), &Sight::new());
+    paging::page(&mut conn, &list, &query, only, load, |token: &Token| (token.id, token.name.as_str())).await
 }
 
 /// Makes a token. Its secret is in this answer alone, and in the answer to the same request under the same Idempotency-Key; until then that is kept
@@ -60,11 +70,11 @@ async fn create_token(
         return Err(Error::Forbidden(detail));
     }
     let now = app.clock.now();
-    let minted = tokens::mint();
+    let minted = tokens::mint(Some(&app.keys.tokens));
     let row = NewToken {
         id: minted.id,
         name: request.name.to_string(),
-        hash: minted.hash,
+        mac: minted.mac,
         role: request.role.as_str(),
         created_at: now,
         expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
@@ -86,6 +96,7 @@ async fn create_token(
             last_used: None,
             revoked_at: None,
             releases_per_hour: Some(request.releases_per_hour),
+            generation: FIRST,
         };
         let made = CreatedToken { token, secret: minted.secret.clone() };
         Ok(Effect::Secret(Answer::ok(&made)?.status(StatusCode::CREATED)))
@@ -93,12 +104,18 @@ async fn create_token(
     .await
 }
 
-/// Ends a token at once.
-#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Id")), responses(
+/// Ends a token at once. Its ETag is always `"1"`; `If-Match: *` will do.
+#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "It is ended"),
+    (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn revoke_token(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Response, Error> {
+async fn revoke_token(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
     let id = key.parse().map_err(|_| missing())?;
     writing::write(&app, async |conn| {
@@ -106,6 +123,7 @@ async fn revoke_token(State(app): State<App>, actor: Actor, Path(key): Path<Stri
         if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());
         }
+        preconditions.allow_removal(FIRST)?;
         if db::tokens::revoke(conn, id, app.clock.now()).await? {
             let summary = format!("token {} revoked", row.name);
             let event = actor.event(app.clock.now(), "token.revoked", None, summary);
@@ -133,5 +151,6 @@ fn token(row: TokenRow) -> Result<Token, Error> {
         last_used: row.last_used.map(|at| at.to_jiff()),
         revoked_at: row.revoked_at.map(|at| at.to_jiff()),
         releases_per_hour: row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok()),
+        generation: FIRST,
     })
 }

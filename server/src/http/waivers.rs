@@ -3,8 +3,8 @@
 use axum::extract::State;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use muster_api::object::Page;
 use muster_api::problem::Problem;
+use muster_api::tokens::FIRST;
 use muster_api::waivers::{CreateWaiver, Waiver, WaiverState};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,12 +17,15 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::extract::{Json, Path, Query};
 use super::idempotency::IdempotencyKey;
+use super::paging::{self, CountedPage, ListQuery};
+use super::preconditions::Preconditions;
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
-use crate::auth::access::Named;
+use crate::auth::access::{Named, Sight};
 use crate::db;
 use crate::db::events::NewEvent;
+use crate::db::filter::{self, Term};
 use crate::db::waivers::{NewWaiver, WaiverRow};
 use crate::error::Error;
 
@@ -37,31 +40,48 @@ pub fn router() -> OpenApiRouter<App> {
 }
 
 /// Which waivers to list.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-struct ListQuery {
-    /// Only those that are for this node, its rack, or the pool that has claimed it.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WaiversQuery {
+    /// 1 to 1000, 100 when absent.
+    limit: Option<u32>,
+    /// Of the page before.
+    page_token: Option<String>,
+    /// By `gate`, `state`, `node`, `rack`, `pool`, `covers` and `requested_by`: `state=active AND gate~"disk.*"`. `covers` is a node that they are for
+    /// by themselves, by its rack, or by the pool that has claimed it.
+    filter: Option<String>,
+    /// `-created_at` or `created_at`: the newest or the oldest first.
+    sort: Option<String>,
+    /// Parts of each item, as `gate,until`; `id` is always there. All of it when absent.
+    fields: Option<String>,
+    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    count: Option<String>,
+    /// Name or id of a node, which must be there: short for `filter=covers=NAME`.
     node: Option<String>,
 }
 
-/// Waivers, newest first, those that are over with them.
-#[utoipa::path(get, path = "/v1/waivers", tag = "waivers", params(ListQuery), responses(
-    (status = 200, description = "The latest thousand", body = Page<Waiver>),
+/// Waivers, newest first unless another sort is asked for, those that are over with them.
+#[utoipa::path(get, path = "/v1/waivers", tag = "waivers", params(WaiversQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Waiver>),
     (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<ListQuery>) -> Result<Answer, Error> {
+async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<WaiversQuery>) -> Result<Answer, Error> {
+    let WaiversQuery { limit, page_token, filter, sort, fields, count, node } = query;
     let mut conn = app.pool.acquire().await?;
-    let node = match &query.node {
-        Some(key) => {
-            let found = db::nodes::find_id(&mut conn, key).await?;
-            Some(found.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?)
-        }
-        None => None,
-    };
+    let mut only = Vec::new();
+    if let Some(key) = node {
+        let found = db::nodes::find_id(&mut conn, &key).await?;
+        let found = found.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
+        only.push(Term::equal("covers", found.to_string()));
+    }
     let now = app.clock.now();
-    let rows = db::waivers::list(&mut conn, node).await?;
-    let items = rows.into_iter().map(|row| object(row, now)).collect::<Result<Vec<_>, _>>()?;
-    Answer::ok(&Page { items, next_page_token: None })
+    let query = ListQuery { limit, page_token, filter, sort, fields, count };
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        db::waivers::list_by_id(conn, ids).await?.into_iter().map(|row| object(row, now)).collect()
+    };
+    let only = (only, &Sight::new());
+    paging::page(&mut conn, &filter::waivers(now), &query, only, load, |waiver: &Waiver| (waiver.id, "")).await
 }
 
 /// Asks to let a gate count as passed on a node, a rack or a pool. It counts for nothing until a second person agrees to it.
@@ -110,12 +130,18 @@ async fn create_waiver(
     .await
 }
 
-/// Ends a waiver before its time. Nodes that are in service stay there.
-#[utoipa::path(delete, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id")), responses(
+/// Ends a waiver before its time. Nodes that are in service stay there. Its ETag is always `"1"`; `If-Match: *` will do.
+#[utoipa::path(delete, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id"), ("If-Match" = String, Header)), responses(
     (status = 200, description = "It counts no more", body = Waiver),
+    (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn end_waiver(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+async fn end_waiver(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+) -> Result<Answer, Error> {
     let missing = || Error::NotFound(format!("waiver {key:?}"));
     let id: Uuid = key.parse().map_err(|_| missing())?;
     let now = app.clock.now();
@@ -123,6 +149,7 @@ async fn end_waiver(State(app): State<App>, actor: Actor, Path(key): Path<String
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
         let (kind, name) = whereabouts(&row);
         actor.need(conn, "waiver.create", Named { kind, key: name }).await?;
+        preconditions.allow_removal(FIRST)?;
         if db::waivers::end(conn, id, &actor.name, now).await? {
             let summary = format!("{} ended {}", actor.name, told(&row));
             db::events::insert(conn, event(&app, &actor, "waiver.ended", &row, summary)).await?;
@@ -207,5 +234,6 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
         approval: row.approval,
         decided_by: row.decided_by,
         ended_by: row.ended_by,
+        generation: FIRST,
     })
 }

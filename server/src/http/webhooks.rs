@@ -2,14 +2,11 @@
 
 use axum::extract::State;
 use http::StatusCode;
-use muster_api::object::Page;
 use muster_api::problem::Problem;
 use muster_api::webhooks::{Delivery, Redeliver, WebhookSpec};
 use muster_core::ids::EventId;
-use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
-use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -18,11 +15,13 @@ use super::answer::Answer;
 use super::declared::read;
 use super::extract::{Json, Path, Query};
 use super::idempotency::IdempotencyKey;
-use super::paging::Position;
+use super::paging::{self, CountedPage, ListQuery};
 use super::writing::{self, Effect};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
+use crate::db::filter::{DELIVERIES, Term};
 use crate::db::objects::ObjectRow;
 use crate::db::webhooks::DeliveryRow;
 use crate::error::Error;
@@ -41,40 +40,24 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(resume_webhook))
 }
 
-/// Which page.
-#[derive(Clone, Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct DeliveriesQuery {
-    /// 1 to 1000, 100 when absent.
-    limit: Option<u32>,
-    /// Of the page before.
-    page_token: Option<String>,
-}
-
-/// The newest attempts to tell a webhook something, newest first; the last 200 are kept.
+/// Attempts to tell a webhook something, newest first unless `created_at` is asked for; the last 200 are kept. They are filtered by `kind`, `state` and `reason`.
 #[utoipa::path(get, path = "/v1/webhooks/{name}/deliveries", tag = "webhooks",
-    params(("name", description = "Name or id"), DeliveriesQuery), responses(
-    (status = 200, description = "The page", body = Page<Delivery>),
+    params(("name", description = "Name or id"), ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Delivery>),
 ))]
 async fn list_webhook_deliveries(
     State(app): State<App>,
     _: Actor,
     Path(name): Path<String>,
-    Query(query): Query<DeliveriesQuery>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let webhook = db::objects::find(&mut conn, "webhook", &name).await?.ok_or_else(|| missing(&name))?;
-    let position = Position::of("deliveries", query.limit, query.page_token.as_deref(), &webhook.id.to_string())?;
-    let before = match position.after.as_str() {
-        "" => None,
-        after => Some(Uuid::parse_str(after).map_err(|_| {
-            Error::invalid("page_token", "invalid_page_token", "It is not a token of this list with this filter.")
-        })?),
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        Ok(db::webhooks::list_deliveries_by_id(conn, ids).await?.into_iter().map(object).collect())
     };
-    let mut rows = db::webhooks::list_deliveries(&mut conn, webhook.id, before, position.rows()).await?;
-    let next_page_token = position.cut(&mut rows, |row| row.id.to_string());
-    Answer::ok(&Page { items: rows.into_iter().map(object).collect(), next_page_token })
+    let only = (vec![Term::equal("webhook", webhook.id.to_string())], &Sight::new());
+    paging::page(&mut conn, &DELIVERIES, &query, only, load, |delivery: &Delivery| (delivery.id, "")).await
 }
 
 /// Sends a ping, once, whatever state the webhook is in. How it went is in its deliveries.

@@ -18,7 +18,7 @@ use crate::db;
 use crate::error::Error;
 
 /// What came of a request.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Effect {
     /// Nothing was written: the next request under the same key is the first.
     Told(Answer),
@@ -28,6 +28,8 @@ pub enum Effect {
     Secret(Answer),
     /// It has begun.
     Begun(OperationId),
+    /// It waits for somebody: what was written stays, and the answer is this refusal. The next request under the same key is the first.
+    Held(Error),
 }
 
 /// Does all of it or nothing; and nothing where it was only asked what it would do, after everything that could refuse it has had its say.
@@ -71,24 +73,25 @@ pub async fn once(
 ) -> Result<Answer, Error> {
     // Only told: no answer under the key yet, and none that was given before.
     let key = if dry_run::asked() { IdempotencyKey::none() } else { key };
-    write(app, async |conn| {
+    let written = write(app, async |conn| {
         let once = match key.begin(app, conn, actor, body).await? {
-            Begun::Replay(answer) => return Ok(*answer),
+            Begun::Replay(answer) => return Ok(Ok(*answer)),
             Begun::First(once) => once,
         };
         let answer = match effect(conn).await? {
-            Effect::Told(answer) => return Ok(answer),
+            Effect::Told(answer) => return Ok(Ok(answer)),
+            Effect::Held(refusal) => return Ok(Err(refusal)),
             Effect::Done(answer) => answer,
             Effect::Secret(answer) => {
                 once.store_sealed(app, conn, &answer).await?;
-                return Ok(answer);
+                return Ok(Ok(answer));
             }
             Effect::Begun(operation) => accepted(conn, operation).await?,
         };
         once.store(conn, &answer, app.clock.now()).await?;
-        Ok(answer)
-    })
-    .await
+        Ok(Ok(answer))
+    });
+    written.await?
 }
 
 /// 202: what was asked for goes on as an operation. 200 with the plan of it where that is all that was asked for.
@@ -119,5 +122,6 @@ async fn plan(conn: &mut PgConnection, operation: OperationId) -> Result<NodePla
     };
     let name = operation.target.as_ref().map_or("", |target| target.name.as_str());
     let told = if operation.progress.message.is_empty() { &operation.kind } else { &operation.progress.message };
-    Ok(NodePlan { effect: effect.to_string(), changes: vec![format!("{name}: {told}")], blockers: Vec::new() })
+    let change = if name.is_empty() { told.clone() } else { format!("{name}: {told}") };
+    Ok(NodePlan { effect: effect.to_string(), changes: vec![change], blockers: Vec::new() })
 }

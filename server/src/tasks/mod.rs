@@ -5,9 +5,10 @@ pub mod clock; // Keeps the time the database's
 pub mod drift; // Holds nodes against their stacks, once a day
 pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
+mod looks; // What nodes in service are asked for, a few at a time
 pub mod marks; // Remembers outside the database what was in it
 pub mod seals; // Seals the history, and writes down the seals outside the database
-pub mod sweeps; // Runs the sweeps of nodes in service
+pub mod sweeps; // Has nodes in service run their pools' sweeps
 pub mod webhooks; // Tells others what happened
 
 use tokio::task::JoinSet;

@@ -15,12 +15,12 @@ use crate::http::claims::undo;
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;
 
-/// A release or a waiver that waits.
+/// A release, a wipe, a new installation or a waiver that waits.
 pub(super) struct Pending {
     pub id: String,
     pub node: String,
     pub claim: String,
-    /// What is agreed to: `the release`, `the waiver`.
+    /// What is agreed to: `the release`, `the replacement`, `the wipe`, `the new installation`, `the waiver`.
     pub what: &'static str,
     pub by: String,
     pub because: String,
@@ -43,7 +43,13 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
         because: format::cut(&row.because, 200),
         asked: format::moment(row.requested_at, now),
         by: row.requested_by,
-        what: if row.waiver.is_some() { "the waiver" } else { "the release" },
+        what: match (row.waiver, row.wish.as_deref(), row.replaces) {
+            (Some(_), _, _) => "the waiver",
+            (None, Some("wipe"), _) => "the wipe",
+            (None, Some(_), _) => "the new installation",
+            (None, None, true) => "the replacement",
+            (None, None, false) => "the release",
+        },
         node: row.node_name.unwrap_or_default(),
         claim: row.claim_name.unwrap_or_default(),
     }

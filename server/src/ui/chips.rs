@@ -55,12 +55,15 @@ pub(super) fn outcome(text: &str) -> Chip {
         "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active" | "delivered" => {
             (text, "ok", DISC)
         }
-        "failed" | "fail" | "spent" => (text, "bad", CROSS),
+        "good" => (text, "ok", DISC),
+        "failed" | "fail" | "spent" | "blamed" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
         "running" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
-        "waived" | "asked" => (text, "warn", SQUARE),
-        "error" | "unknown" | "late" | "failing" => (text, "warn", DIAMOND),
+        "waived" | "asked" | "held" => (text, "warn", SQUARE),
+        "error" | "unknown" | "late" | "failing" | "overdue" => (text, "warn", DIAMOND),
+        "too_few" => ("too few idle", "warn", DIAMOND),
+        "left_out" => ("left out", "off", DASH),
         "held_back" => ("held back", "bad", OCTAGON),
         "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),

@@ -17,11 +17,13 @@ use crate::db::claims::ClaimRow;
 use crate::db::filter::{self, Term};
 use crate::db::objects::ObjectRow;
 use crate::db::pages::work::PoolCount;
+use crate::db::replacements::ChangeRow;
 use crate::error::Error;
 use crate::http::extract::Query;
 
 const ROWS: usize = 100;
 const POOLS: i64 = 100;
+const WAITING: i64 = 1000;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "claims.html")]
@@ -58,6 +60,13 @@ struct Claim {
     chip: Chip,
     created: Moment,
     epoch: i64,
+    /// Nothing that happens by itself changes what its node runs.
+    held: Option<Chip>,
+    /// The node that is on its way to take the place of its own; empty when none is.
+    coming: String,
+    /// The claim that it was made for; empty when it is one of its own.
+    replaces: String,
+    may_replace: bool,
     /// Until then its release can be undone.
     undo: Option<Moment>,
 }
@@ -89,7 +98,11 @@ pub(super) async fn list_claims(
     let more = ids.len() > ROWS;
     ids.truncate(ROWS);
     let claims = db::claims::list_by_id(&mut conn, &ids).await?;
-    let waiting = db::approvals::list_open(&mut conn, nodes.as_deref(), visit.now).await?;
+    let changes = db::replacements::list(&mut conn, &ids).await?;
+    let may_replace = actor.holding.somewhere("claim.release");
+    let (waits, oldest) = (filter::approvals(visit.now), (filter::OLDEST_FIRST, None));
+    let waiting = filter::list_ids(&mut conn, &waits, (&[], &sight), oldest, WAITING).await?;
+    let waiting = db::approvals::list_by_id(&mut conn, &waiting).await?;
     let pool_part = only.map(|name| format!("pool={}&", format::escape(name))).unwrap_or_default();
     let next = claims
         .last()
@@ -100,7 +113,7 @@ pub(super) async fn list_claims(
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Claims, "Claims").by_hand("muster claim list", &path),
         pools: pools.into_iter().map(|row| pool(row, &counts)).collect(),
-        claims: claims.into_iter().map(|row| claim(row, visit.now)).collect(),
+        claims: claims.into_iter().map(|row| claim(row, &changes, may_replace, visit.now)).collect(),
         pending: waiting.into_iter().map(|row| approvals::pending(row, &actor, visit.now)).collect(),
         pool: query.pool,
         next,
@@ -123,8 +136,13 @@ fn pool(row: ObjectRow, counts: &[PoolCount]) -> Pool {
     }
 }
 
-fn claim(row: ClaimRow, now: Timestamp) -> Claim {
+fn claim(row: ClaimRow, changes: &[ChangeRow], may_replace: bool, now: Timestamp) -> Claim {
+    let coming = changes.iter().find(|change| change.replaces == row.id && change.state == "bound");
     Claim {
+        held: row.hold.then(|| chips::outcome("held")),
+        may_replace: may_replace && row.state == "bound" && coming.is_none() && row.replaces.is_none(),
+        coming: coming.map(|change| change.node.clone()).unwrap_or_default(),
+        replaces: row.replaces.unwrap_or_default(),
         node_id: row.node.to_string(),
         node_chip: chips::state(&row.node_state),
         chip: chips::outcome(&row.state),

@@ -36,6 +36,8 @@ pub(super) struct Page {
     frame: Frame,
     total: String,
     tiles: Vec<Tile>,
+    /// How many serve and differ from their stack; empty for none.
+    drifted: String,
     stuck: Vec<Attention>,
     stuck_more: bool,
     helpless: Vec<Attention>,
@@ -112,6 +114,7 @@ pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visi
     let nodes = seen.as_deref();
     let counts: BTreeMap<String, i64> = db::monitoring::count_by_state(&mut conn, nodes).await?.into_iter().collect();
     let total: i64 = counts.values().sum();
+    let drifted = db::drift::count_drifted(&mut conn, nodes).await?;
     let now = visit.now;
     let mut stuck = db::pages::fleet::list_stuck(&mut conn, nodes, now, ROWS + 1).await?;
     let stuck_more = cut(&mut stuck, ROWS);
@@ -129,6 +132,7 @@ pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visi
         frame: Frame::new(&visit, &actor, Section::Fleet, "Fleet").by_hand("muster node list", "/v1/nodes"),
         total: format::count(total),
         tiles: tiles(&counts),
+        drifted: if drifted > 0 { format::count(drifted) } else { String::new() },
         stuck: stuck.into_iter().map(|row| overdue(row, now)).collect(),
         stuck_more,
         helpless: helpless.into_iter().map(|row| helpless_since(row, now)).collect(),

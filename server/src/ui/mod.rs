@@ -15,8 +15,10 @@ mod jobs; // Logs of steps
 mod live; // Says what changed, so that pages fetch themselves anew
 mod nodes; // The list, and one node
 mod operations; // What was asked for
+mod pools; // One pool, and how its nodes measure each other
 pub mod problems; // Errors as pages that say what to do
 mod racks; // Elevations and power
+mod replace; // Another node for a claim
 mod sign_in; // Sessions
 mod webhooks; // Who is told what happens
 
@@ -43,10 +45,12 @@ pub fn router(app: App) -> Router {
         .route("/jobs/{job}/log", get(jobs::show_log))
         .route("/racks", get(racks::list_racks))
         .route("/claims", get(claims::list_claims))
+        .route("/pools/{pool}", get(pools::show_pool))
         .route("/events", get(events::list_events))
         .route("/agents", get(agents::list_agents))
         .route("/webhooks", get(webhooks::list_webhooks))
         .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
+        .route("/ui/claims/{claim}/replace", post(replace::replace_claim))
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))
         .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))

@@ -78,7 +78,7 @@ pub(super) async fn list_webhooks(
     let mut deliveries = Vec::new();
     for row in rows {
         if row.name == query.name {
-            let tried = db::webhooks::list_deliveries(&mut conn, row.id, None, ROWS).await?;
+            let tried = db::webhooks::list_deliveries(&mut conn, row.id, ROWS).await?;
             deliveries = tried.into_iter().map(|row| delivery(row, visit.now)).collect();
         }
         let status = WebhookSpec::status(&app, &mut conn, &row).await?;

@@ -242,12 +242,9 @@ async fn wait(
     config: &Attributes,
     deadline: Instant,
 ) -> Result<Waited, ClientError> {
-    let usual = kind.wait.map_or(NOTHING, |wait| wait.goal);
-    let goal = Some(text(config, "wait_for")).filter(|goal| !goal.is_empty()).unwrap_or(usual);
-    match goal {
-        NOTHING => Ok(Waited::Reached(object)),
-        goal => remote.wait(kind, object, goal, deadline).await,
-    }
+    // A claim says itself what it waits for.
+    let goal = Some(text(config, "wait_for")).filter(|goal| !goal.is_empty()).unwrap_or(NOTHING);
+    remote.wait(kind, object, goal, deadline).await
 }
 
 fn generation(object: &Json) -> i64 {

@@ -88,6 +88,8 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
         Fixed::Nothing => &[],
         Fixed::Name => &["name"],
         Fixed::NameAndSpec => &["name", "spec"],
+        Fixed::NameAndSpecBut(free) if only(free, get(prior, "spec"), get(planned, "spec")) => &["name"],
+        Fixed::NameAndSpecBut(_) => &["name", "spec"],
     };
     let replaced = fixed.iter().filter(|name| differs(name)).map(|name| path(name)).collect();
     if changed || unfinished {
@@ -96,4 +98,31 @@ fn plan_change(kind: &Kind, prior: &Attributes, planned: &mut Attributes) -> Vec
         }
     }
     replaced
+}
+
+/// Whether two objects differ in these members alone.
+fn only(free: &[&str], one: &Value, other: &Value) -> bool {
+    let (Value::Map(one), Value::Map(other)) = (one, other) else { return one == other };
+    let kept = |entries: &[(Value, Value)]| -> Vec<(Value, Value)> {
+        let fixed = entries.iter().filter(|(key, _)| !key.as_str().is_some_and(|key| free.contains(&key)));
+        fixed.cloned().collect()
+    };
+    let (one, other) = (kept(one), kept(other));
+    one.len() == other.len() && one.iter().all(|entry| other.contains(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_changed_in_place_makes_no_other_claim() {
+        let spec = |pool: &str, hold: Value| {
+            Value::Map(vec![(Value::from("pool"), Value::from(pool)), (Value::from("hold"), hold)])
+        };
+        let free = ["hold", "wait_for"];
+        assert!(only(&free, &spec("a", Value::Nil), &spec("a", Value::from(true))));
+        assert!(!only(&free, &spec("a", Value::Nil), &spec("b", Value::Nil)));
+        assert!(!only(&free, &spec("a", Value::Nil), &unknown()), "what is not known yet may be another pool");
+    }
 }

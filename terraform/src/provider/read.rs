@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::{Provider, state};
 use crate::diagnostics::{error, refusal};
-use crate::kinds::{self, Kind, Source};
+use crate::kinds::{self, Kind, NOTHING, Source, Until};
 use crate::messages::{Configured, Import, ImportAnswer, Imported, Read, ReadAnswer, StateAnswer, Upgrade};
 use crate::remote::{Remote, state_of};
 use crate::schema;
@@ -101,7 +101,7 @@ fn is_there(object: &Json) -> bool {
 
 /// What an apply did not see the end of may have happened since.
 fn refreshed(kind: &Kind, known: &Attributes, object: &Json) -> Attributes {
-    let arrived = kind.wait.is_some_and(|wait| state_of(object, wait.state) == wait.goal);
+    let arrived = kind.wait.is_some_and(|wait| matches!(wait.until, Until::Ready) && wait.reached(object, NOTHING));
     let ready = get(known, "ready").as_bool().unwrap_or(true) || arrived;
     state::state(kind, known, object, ready)
 }

@@ -260,3 +260,66 @@ async fn a_drain_for_a_new_installation_can_be_turned_round() {
     }
     world.check().await;
 }
+
+async fn kept(world: &World) -> (i64, i64) {
+    sqlx::query_as("SELECT count(*), count(next_ciphertext) FROM bmc_passwords")
+        .fetch_one(&world.server.app.pool)
+        .await
+        .unwrap()
+}
+
+fn password(world: &World) -> Option<String> {
+    world.machine("n1", |machine| machine.bmc_password.clone())
+}
+
+#[tokio::test]
+async fn the_password_of_a_bmc_is_changed_beside_the_jobs_and_nobody_is_shown_it() {
+    let mut world = serving().await;
+    assert_eq!(password(&world), None);
+    assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
+    let first = password(&world).unwrap();
+    assert_eq!((world.state("n1").await.as_str(), kept(&world).await), ("in_service", (1, 0)));
+    assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
+    let second = password(&world).unwrap();
+    assert_ne!(first, second);
+    // What powers the machine afterwards knows it.
+    world.ask("n1", "maintain").await.expect(202);
+    world.settle().await;
+    assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
+    let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
+    assert!(events.contains("bmc.rotated") && !events.contains(&first) && !events.contains(&second), "{events}");
+    world.check().await;
+}
+
+/// Killed after it was changed and before anybody heard: both are known until one was taken.
+#[tokio::test]
+async fn a_password_whose_change_nobody_heard_of_is_not_lost() {
+    let mut world = in_maintenance().await;
+    let asked = world.ask("n1", "rotate-bmc").await.expect(202);
+    let job = world.until_leased("n1", "rotate_bmc").await;
+    assert_eq!(kept(&world).await, (1, 1), "it is stored before anybody is told it");
+    world.agent.refuel(2);
+    assert_eq!(world.agent.work(&job).await, Err(Stop::Dead));
+    let changed = password(&world).unwrap();
+    world.replace_agent(muster_lab::simulated::agent::IMMORTAL).await;
+    world.settle().await;
+    assert_eq!((world.operation(&asked).await.as_str(), kept(&world).await), ("succeeded", (1, 0)));
+    assert_eq!(password(&world).unwrap(), changed, "it is the same one");
+    assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
+    world.check().await;
+}
+
+/// What a person writes into the credential has the last word, and what the BMC took before is not forgotten for it.
+#[tokio::test]
+async fn a_credential_that_is_written_again_is_tried_first_and_the_other_after_it() {
+    let mut world = in_maintenance().await;
+    assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
+    let credential = json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "by hand" } });
+    world.admin.put("/v1/credentials/bmc", &credential).await.expect(200);
+    assert_eq!(done(&mut world, "power-cycle").await, "succeeded", "the BMC has what it took");
+    world.machine("n1", |machine| machine.bmc_password = Some("by hand".into()));
+    assert_eq!(done(&mut world, "power-cycle").await, "succeeded", "somebody gave it another by hand");
+    assert_eq!(done(&mut world, "rotate-bmc").await, "succeeded");
+    assert_eq!(done(&mut world, "power-cycle").await, "succeeded");
+    world.check().await;
+}

@@ -7,9 +7,10 @@ use crate::simulated::World;
 
 /// Every page there is, and each page of every node, operation and job.
 async fn paths(world: &World) -> Vec<String> {
-    let mut paths: Vec<String> = ["/", "/nodes", "/operations", "/racks", "/claims", "/events", "/agents", "/webhooks"]
-        .map(String::from)
-        .to_vec();
+    let mut paths: Vec<String> =
+        ["/", "/nodes", "/operations", "/racks", "/claims", "/pools/gpu", "/events", "/agents", "/webhooks"]
+            .map(String::from)
+            .to_vec();
     let admin = &world.admin;
     for node in admin.get("/v1/nodes").await.expect(200).body["items"].as_array().unwrap() {
         let name = node["name"].as_str().unwrap();

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use muster_core::gates::Verdict;
+use muster_core::wire::orders::KINDS;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const RUNS_ALREADY: &str = "n3";
 const WALKS: u64 = 5;
 /// Longer than any lease.
 const SILENCE_S: i64 = 3600;
-const ACTIONS: [&str; 18] = [
+const ACTIONS: [&str; 19] = [
     "accept",
     "inspect",
     "retry",
@@ -42,25 +43,8 @@ const ACTIONS: [&str; 18] = [
     "run-gates",
     "converge",
     "reinstall",
+    "rotate-bmc",
 ];
-const KINDS: [&str; 15] = [
-    "boot_live",
-    "inventory",
-    "power_off",
-    "write_image",
-    "boot_disk",
-    "converge",
-    "reboot",
-    "slurm_admit",
-    "slurm_drain",
-    "slurm_remove",
-    "wipe",
-    "adopt",
-    "gates",
-    "power_on",
-    "power_cycle",
-];
-
 #[derive(Clone, Debug)]
 enum Happens {
     Claim(u8),
@@ -112,7 +96,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     ];
     let machines = prop_oneof![
         1 => node.clone().prop_map(Happens::Unplugged),
-        3 => (node.clone(), proptest::sample::select(&KINDS[..]), any::<bool>(), 1..4_usize)
+        3 => (node.clone(), proptest::sample::select(KINDS), any::<bool>(), 1..4_usize)
             .prop_map(|(node, kind, retryable, times)| Happens::Fails(node, kind, retryable, times)),
         1 => (node, proptest::sample::select(verdicts.to_vec())).prop_map(|(node, verdict)| Happens::Gated(node, verdict)),
         2 => (0..12_u32).prop_map(Happens::Dies),

@@ -17,6 +17,7 @@ use muster_core::gates::Verdict;
 use muster_core::values::{Mac, Secret};
 use muster_core::wire::agent::{HEARD, Job, MARK, Outcome};
 use muster_core::wire::node::Failure;
+use muster_core::wire::orders::{KINDS, ORDERS};
 use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
@@ -59,6 +60,7 @@ impl Listener for InProcess {
             if let Some(heard) = call.heard {
                 request = request.header(HEARD, heard);
             }
+            request = request.header(ORDERS, KINDS.join(","));
             let response = self.0.clone().oneshot(request.body(Body::from(call.body)).unwrap()).await.unwrap();
             let status = response.status().as_u16();
             let mark = response.headers().get(MARK).map(|mark| mark.to_str().unwrap().to_owned());
@@ -337,6 +339,11 @@ impl World {
 
     pub(crate) async fn release(&self, name: &str) -> Reply {
         self.admin.expecting(1).delete(&format!("/v1/claims/c-{name}")).await
+    }
+
+    /// Asks for another node for the claim that is called after this one.
+    pub(crate) async fn replace(&self, name: &str) -> Reply {
+        self.admin.header("if-match", "*").post(&format!("/v1/claims/c-{name}/actions/replace"), &json!({})).await
     }
 
     pub(crate) async fn ask(&self, name: &str, action: &str) -> Reply {

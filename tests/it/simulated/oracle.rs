@@ -115,7 +115,7 @@ impl World {
             .into_iter()
             .map(|(id, kind, node, epoch, redemptions)| (id, (kind, node, epoch, redemptions)))
             .collect();
-        let bound: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM claims WHERE state = 'bound'")
+        let bound: Vec<Uuid> = sqlx::query_scalar("SELECT COALESCE(marker, id) FROM claims WHERE state = 'bound'")
             .fetch_all(&self.server.app.pool)
             .await
             .unwrap();

@@ -104,12 +104,12 @@ impl Server {
 
     /// A caller with a token of the role.
     pub(crate) async fn caller(&self, role: Role) -> Caller {
-        let minted = tokens::mint();
+        let minted = tokens::mint(Some(&self.app.keys.tokens));
         let now = self.app.clock.now();
         let token = db::tokens::NewToken {
             id: minted.id,
             name: format!("{}-{}", role.as_str(), minted.id),
-            hash: minted.hash,
+            mac: minted.mac,
             role: role.as_str(),
             created_at: now,
             expires_at: now + SignedDuration::from_hours(24),

@@ -160,6 +160,36 @@ async fn a_claim_that_is_late_is_kept_and_the_next_apply_goes_on_with_it() {
 }
 
 #[tokio::test]
+async fn a_hold_is_changed_in_place_and_another_node_is_no_change() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    let terraform = Terraform::start(&world.server).await;
+    let with = |more: &str| {
+        let spec = format!("pool = \"gpu\", node = \"n1\", wait_for = \"bound\"{more}");
+        terraform.write(&format!("resource \"muster_claim\" \"c1\" {{\n  name = \"c1\"\n  spec = {{ {spec} }}\n}}\n"));
+    };
+    with("");
+    // The machines do nothing meanwhile: it is bound, which is all that is waited for.
+    terraform.apply().await.expect(0).says("1 added");
+    world.settle().await;
+    let made = world.admin.get("/v1/claims/c1").await.expect(200).body;
+    let version = world.value("n1", "version").await;
+    with(", hold = true");
+    terraform.apply().await.expect(0).says("0 added, 1 changed, 0 destroyed");
+    let held = world.admin.get("/v1/claims/c1").await.expect(200).body;
+    assert_eq!((&held["id"], &held["status"]["effective_hold"]), (&made["id"], &serde_json::json!(true)));
+    assert_eq!(world.value("n1", "version").await, version, "its node did not notice");
+    terraform.plan().await.expect(0).says("No changes.");
+
+    let replace = world.admin.header("if-match", "*");
+    replace.post("/v1/claims/c1/actions/replace", &serde_json::json!({})).await.expect(202);
+    world.settle().await;
+    assert_eq!(world.admin.get("/v1/claims/c1").await.body["status"]["node"], "n2");
+    terraform.plan().await.expect(0).says("No changes.");
+    world.check().await;
+}
+
+#[tokio::test]
 async fn an_apply_that_is_killed_is_taken_up_by_the_next_one() {
     let mut world = World::start(3).await;
     world.settle().await;

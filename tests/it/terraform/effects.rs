@@ -14,8 +14,7 @@ fn claims(count: u8) -> String {
 resource "muster_claim" "all" {{
   for_each = toset([{keys}])
   name     = "c${{each.key}}"
-  spec     = {{ pool = "gpu", node = "n${{each.key}}" }}
-  wait_for = "none"
+  spec     = {{ pool = "gpu", node = "n${{each.key}}", wait_for = "bound" }}
 }}
 "#
     )

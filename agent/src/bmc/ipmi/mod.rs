@@ -1,6 +1,7 @@
 //! IPMI 2.0 over LAN, by `ipmitool`, for BMCs that speak nothing better. What is not verified by it: that the BMC is the one we mean; it has no
 //! certificate, and what it gives for a GUID is in no agreed order of bytes.
 
+mod accounts; // The password that it logs in with
 mod log; // The system event log
 mod said; // What ipmitool's words mean
 mod sensors; // What its sensors read

@@ -5,9 +5,9 @@ use std::process::Stdio;
 use std::sync::{Arc, PoisonError};
 
 use muster_core::ids::JobId;
-use muster_core::values::Digest;
+use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::IpmiTarget;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::said::{Refusal, judge};
@@ -37,6 +37,15 @@ pub(super) struct Tool {
     pub(super) limits: Limits,
 }
 
+/// What is asked of it.
+#[derive(Clone, Copy, Debug)]
+struct Asking<'a> {
+    arguments: &'a [&'a str],
+    words: Words,
+    /// A command for its standard input, of which nobody is to know.
+    script: Option<&'a Secret>,
+}
+
 /// How much ipmitool says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
@@ -48,6 +57,15 @@ pub(super) enum Words {
 impl Tool {
     /// What ipmitool prints for these arguments.
     pub(super) async fn run(&self, arguments: &[&str], words: Words) -> Result<String, BmcError> {
+        self.ask(Asking { arguments, words, script: None }).await
+    }
+
+    /// The same for one command that no list of processes may show; as an administrator of the BMC.
+    pub(super) async fn run_unseen(&self, command: &Secret) -> Result<String, BmcError> {
+        self.ask(Asking { arguments: &["exec", "/dev/stdin"], words: Words::Few, script: Some(command) }).await
+    }
+
+    async fn ask(&self, asking: Asking<'_>) -> Result<String, BmcError> {
         let Self { target, credentials, job, slot, limits } = self;
         if target.user.len() > USER_BYTES || target.password.reveal().len() > PASSWORD_BYTES {
             let what = format!("an IPMI user has at most {USER_BYTES} bytes and its password {PASSWORD_BYTES}");
@@ -57,7 +75,7 @@ impl Tool {
         let mut refusal = String::new();
         for suite in self.suites() {
             slot.may_log_in(*credentials, *job)?;
-            match self.run_with(suite, arguments, words).await {
+            match self.run_with(suite, asking).await {
                 Ok(said) => {
                     self.remember(suite);
                     return Ok(said);
@@ -91,15 +109,15 @@ impl Tool {
         *self.slot.suite.lock().unwrap_or_else(PoisonError::into_inner) = Some(suite);
     }
 
-    async fn run_with(&self, suite: &str, arguments: &[&str], words: Words) -> Result<String, Refusal> {
-        let call = arguments.join(" ");
+    async fn run_with(&self, suite: &str, asking: Asking<'_>) -> Result<String, Refusal> {
+        let call = asking.arguments.join(" ");
         let mut child = self
-            .command(suite, arguments, words)
+            .command(suite, asking)
             .spawn()
             .map_err(|error| Refusal::Unreachable(BmcError::NoTool { program: PROGRAM, why: error.to_string() }))?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let output = async {
-            let (stdout, stderr) = tokio::join!(read(stdout), read(stderr));
+            let (_written, stdout, stderr) = tokio::join!(write(stdin, asking.script), read(stdout), read(stderr));
             (child.wait().await, stdout, stderr)
         };
         match tokio::time::timeout(self.limits.call, output).await {
@@ -114,23 +132,36 @@ impl Tool {
         }
     }
 
-    fn command(&self, suite: &str, arguments: &[&str], words: Words) -> Command {
+    fn command(&self, suite: &str, Asking { arguments, words, script }: Asking<'_>) -> Command {
         let IpmiTarget { address, port, user, password, .. } = &self.target;
+        let (level, stdin) = match script {
+            Some(_) => ("ADMINISTRATOR", Stdio::piped()),
+            None => ("OPERATOR", Stdio::null()),
+        };
         let mut command = Command::new(PROGRAM);
         command
             .args(["-I", "lanplus", "-H", &address.to_string(), "-p", &port.to_string(), "-U", user, "-E"])
-            .args(["-C", suite, "-L", "OPERATOR", "-N", ANSWER_S, "-R", "1"])
+            .args(["-C", suite, "-L", level, "-N", ANSWER_S, "-R", "1"])
             .args((words == Words::Many).then_some("-v"))
             .args(arguments)
             .env_clear()
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             // Dates in the one format that the parser knows.
             .envs([("LC_ALL", "C"), ("TZ", "UTC"), ("IPMI_PASSWORD", password.reveal())])
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
+    }
+}
+
+/// A line for its standard input, and the end of it.
+async fn write(pipe: Option<tokio::process::ChildStdin>, script: Option<&Secret>) {
+    if let (Some(mut pipe), Some(script)) = (pipe, script) {
+        // A program that does not read has said why by then.
+        _ = pipe.write_all(format!("{}\n", script.reveal()).as_bytes()).await;
+        _ = pipe.shutdown().await;
     }
 }
 

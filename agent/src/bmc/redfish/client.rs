@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_core::ids::JobId;
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::BmcTarget;
-use reqwest::header::{ETAG, IF_MATCH, RETRY_AFTER};
+use reqwest::header::{ETAG, IF_MATCH, LOCATION, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -51,6 +51,10 @@ struct Answer {
     etag: Option<String>,
     /// Nothing was done: it wants to know which state of the resource we mean (RFC 6585 section 3).
     wants_etag: bool,
+    /// Where to follow what is not done yet: the path of a task, or of its monitor.
+    task: Option<String>,
+    /// 202: it is not done yet.
+    under_way: bool,
 }
 
 impl Redfish {
@@ -84,6 +88,11 @@ impl Redfish {
         self.inner.pin.pinned()
     }
 
+    /// Who logs in.
+    pub(in crate::bmc) fn user(&self) -> &str {
+        &self.inner.user
+    }
+
     /// Held through one change, so that nobody else changes the same BMC in between.
     pub(in crate::bmc) async fn writer(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.slot.writer.lock().await
@@ -103,7 +112,7 @@ impl Redfish {
     }
 
     /// The paths that a collection lists.
-    async fn members(&self, collection: &str) -> Result<Vec<String>, BmcError> {
+    pub(in crate::bmc) async fn members(&self, collection: &str) -> Result<Vec<String>, BmcError> {
         let mut paths = Vec::new();
         let mut next = Some(collection.to_owned());
         for _ in 0..PAGES {
@@ -128,6 +137,24 @@ impl Redfish {
 
     pub(in crate::bmc) async fn post(&self, path: &str, body: &Value) -> Result<(), BmcError> {
         self.call(Method::POST, path, Some(body), None).await.map(drop)
+    }
+
+    /// Asks for what takes its time; the task to follow, where the BMC names one.
+    pub(in crate::bmc) async fn begin(&self, path: &str, body: &Value) -> Result<Option<String>, BmcError> {
+        Ok(self.call(Method::POST, path, Some(body), None).await?.task)
+    }
+
+    /// A task or its monitor, which answers 202 as long as it is under way, and at last with what was asked for, or nothing (DSP0266 section 12.2).
+    pub(in crate::bmc) async fn get_task(&self, path: &str) -> Result<Value, BmcError> {
+        let answer = self.call(Method::GET, path, None, None).await?;
+        match answer.under_way && answer.body["TaskState"].is_null() {
+            true => Ok(serde_json::json!({ "TaskState": "Running" })),
+            false => Ok(answer.body),
+        }
+    }
+
+    pub(in crate::bmc) fn limits(&self) -> Limits {
+        self.inner.limits
     }
 
     /// Changes a resource. BMCs that insist on a precondition get the ETag of what they show now.
@@ -167,7 +194,8 @@ impl Redfish {
         if changes && response.status().is_success() {
             // It is accepted. Whatever the rest of the answer is, it must not make a deed look undone.
             slot.note_login();
-            return Ok(Answer { body: Value::Null, etag: None, wants_etag: false });
+            let task = self.task_of(&what, &mut response).await;
+            return Ok(Answer { body: Value::Null, etag: None, wants_etag: false, task, under_way: false });
         }
         let bytes = self.body(&what, &mut response).await?;
         match response.status() {
@@ -180,6 +208,16 @@ impl Redfish {
                 judge(&what, status, &response, &bytes)
             }
         }
+    }
+
+    /// The task that an accepted request began (DSP0266 section 7.11): its body names it best, for a monitor loses its answer with the first reader.
+    async fn task_of(&self, what: &str, response: &mut Response) -> Option<String> {
+        if response.status() != StatusCode::ACCEPTED {
+            return None;
+        }
+        let monitor = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).and_then(path_of);
+        let body = self.body(what, response).await.ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        body.and_then(|body| link(&body).ok()).filter(|path| path.contains("/Tasks/")).or(monitor)
     }
 
     async fn body(&self, what: &str, response: &mut Response) -> Result<Vec<u8>, BmcError> {
@@ -228,10 +266,10 @@ fn judge(what: &str, status: StatusCode, response: &Response, bytes: &[u8]) -> R
                 bytes => serde_json::from_slice(bytes)
                     .map_err(|error| BmcError::Garbage { what: format!("{what} brought no JSON: {error}") })?,
             };
-            Ok(Answer { body, etag, wants_etag: false })
+            Ok(Answer { body, etag, wants_etag: false, task: None, under_way: status == StatusCode::ACCEPTED })
         }
         StatusCode::PRECONDITION_FAILED | StatusCode::PRECONDITION_REQUIRED => {
-            Ok(Answer { body: Value::Null, etag: None, wants_etag: true })
+            Ok(Answer { body: Value::Null, etag: None, wants_etag: true, task: None, under_way: false })
         }
         StatusCode::NOT_IMPLEMENTED => Err(BmcError::Unsupported { what: said() }),
         status if status.is_client_error() => Err(BmcError::Unsupported { what: said() }),
@@ -269,6 +307,15 @@ pub(in crate::bmc) fn link(value: &Value) -> Result<String, BmcError> {
     }
 }
 
+/// The path of a location, which some write with their own idea of where they are; that is never followed.
+fn path_of(location: &str) -> Option<String> {
+    let path = match location.split_once("://") {
+        Some((_, rest)) => rest.find('/').map(|at| &rest[at..])?,
+        None => location,
+    };
+    link(&serde_json::json!({ "@odata.id": path })).ok()
+}
+
 /// Status and, where there is one, the message of a Redfish error (DSP0266 section 8.6).
 fn said(status: StatusCode, bytes: &[u8]) -> String {
     let error: Value = serde_json::from_slice(bytes).unwrap_or_default();
@@ -278,5 +325,23 @@ fn said(status: StatusCode, bytes: &[u8]) -> String {
     match message {
         Some(message) => format!("HTTP {}: {}", status.as_u16(), shortened(message)),
         None => format!("HTTP {}", status.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_a_path_on_the_same_bmc_or_nothing() {
+        let path = |location: &str| path_of(location).unwrap_or_default();
+        assert_eq!(path("/redfish/v1/TaskService/Tasks/7/"), "/redfish/v1/TaskService/Tasks/7");
+        assert_eq!(
+            path("https://192.0.2.9:8443/redfish/v1/TaskService/TaskMonitors/7"),
+            "/redfish/v1/TaskService/TaskMonitors/7"
+        );
+        for elsewhere in ["https://192.0.2.9", "https://192.0.2.9/other", "ftp://x/../redfish/v1/..", ""] {
+            assert_eq!(path_of(elsewhere), None, "{elsewhere}");
+        }
     }
 }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use super::hardware::Hardware;
+
 /// How the fake misbehaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -55,8 +57,12 @@ pub(crate) struct State {
     pub(crate) override_only_off: bool,
     /// Knows no `ForceRestart`.
     pub(crate) cannot_restart: bool,
+    /// Whether it has an account service.
+    pub(crate) has_accounts: bool,
     /// Refused logins after which the account is locked, for good.
     pub(crate) locks_after: usize,
+    /// Its update service and BIOS, where it has any.
+    pub(crate) hardware: Option<Hardware>,
     pub(crate) resets: Vec<String>,
     pub(crate) calls: usize,
     pub(crate) logins_refused: usize,
@@ -73,6 +79,9 @@ impl State {
 
     fn reset(&mut self, act: &str) {
         self.resets.push(act.into());
+        if let Some(hardware) = self.hardware.as_mut().filter(|_| act != "ForceOff") {
+            hardware.boot();
+        }
         let at = Instant::now() + self.power_delay;
         self.coming = match act {
             "On" => vec![(at, "On")],
@@ -111,7 +120,9 @@ impl FakeBmc {
             wants_etag: false,
             override_only_off: false,
             cannot_restart: false,
+            has_accounts: true,
             locks_after: usize::MAX,
+            hardware: None,
             resets: Vec::new(),
             calls: 0,
             logins_refused: 0,
@@ -122,7 +133,8 @@ impl FakeBmc {
         let accepts = tokio::spawn(accept(listener, acceptor, Arc::clone(&state)));
         let password = Secret::new("secret");
         let address = "127.0.0.1".parse().unwrap();
-        let target = BmcTarget { address, port, user: "admin".into(), password, certificate: None, system: None };
+        let target =
+            BmcTarget { address, port, user: "admin".into(), password, certificate: None, system: None, also: None };
         Self { state, target, certificate, accepts }
     }
 
@@ -185,13 +197,14 @@ async fn answer(state: Arc<Mutex<State>>, request: Request<Body>) -> Response<Bo
             serve(&mut state, &parts.method, parts.uri.path(), parts.headers.contains_key(header::IF_MATCH), &body),
         )
     };
+    let account = parts.method == Method::PATCH && parts.uri.path().contains("/Accounts/");
     let misfit = match fault {
         Fault::None | Fault::Ignores | Fault::BadLinks => return response,
         Fault::Hang => {
             tokio::time::sleep(Duration::from_secs(60)).await;
             return response;
         }
-        Fault::LostReply if parts.method == Method::POST => panic!("the connection ends here"),
+        Fault::LostReply if parts.method == Method::POST || account => panic!("the connection ends here"),
         Fault::LostReply => return response,
         Fault::Busy => return busy(),
         Fault::Garbage => "<html>HTTPd error</html>".to_owned(),
@@ -255,6 +268,21 @@ fn serve(state: &mut State, method: &Method, path: &str, has_etag: bool, body: &
             }
             reply(StatusCode::OK, &json!({}))
         }
+        ("GET", "/redfish/v1") if state.has_accounts => {
+            reply(StatusCode::OK, &json!({"AccountService": {"@odata.id": "/redfish/v1/AccountService"}}))
+        }
+        ("GET", "/redfish/v1") => reply(StatusCode::OK, &json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}})),
+        ("PATCH", "/redfish/v1/AccountService/Accounts/2") => {
+            if state.fault != Fault::Ignores {
+                state.password = document["Password"].as_str().unwrap().into();
+            }
+            reply(StatusCode::OK, &json!({}))
+        }
+        (method, path) if state.hardware.is_some() && Hardware::has(path) => {
+            let hardware = state.hardware.as_mut().expect("it is there");
+            let (status, document) = hardware.serve(method, path, &document);
+            reply(StatusCode::from_u16(status).unwrap(), &document)
+        }
         ("GET", path) => reply_to_reader(path),
         _ => reply(StatusCode::METHOD_NOT_ALLOWED, &Value::Null),
     }
@@ -283,6 +311,8 @@ fn system(state: &mut State) -> Value {
         "UUID": "4C4C4544-0043-4810-8052-B4C04F4E3132",
         "SerialNumber": "SN-\u{7}1 ",
         "Model": "Fake",
+        "Bios": {"@odata.id": "/redfish/v1/Systems/1/Bios"},
+        "BiosVersion": state.hardware.as_ref().map(|hardware| hardware.versions["BIOS"].clone()),
         "Boot": {"BootSourceOverrideEnabled": state.enabled, "BootSourceOverrideTarget": state.target},
         "Actions": {"#ComputerSystem.Reset": {"ResetType@Redfish.AllowableValues": acts}},
         "LogServices": {"@odata.id": "/redfish/v1/Systems/1/LogServices"},
@@ -306,6 +336,11 @@ fn reply_to_reader(path: &str) -> Response<Body> {
             
             "Fans": [{"Name": "Fan 1", "Reading": 9000, "ReadingUnits": "RPM"},
                 {"Name": "Fan 2", "Reading": 0, "ReadingUnits": "RPM", "Status": {"Health": "Critical"}}]}),
+        "/redfish/v1/AccountService" => json!({"Accounts": {"@odata.id": "/redfish/v1/AccountService/Accounts"}}),
+        "/redfish/v1/AccountService/Accounts" => json!({"Members": [
+            {"@odata.id": "/redfish/v1/AccountService/Accounts/1"}, {"@odata.id": "/redfish/v1/AccountService/Accounts/2"}]}),
+        "/redfish/v1/AccountService/Accounts/1" => json!({"Id": "1", "UserName": ""}),
+        "/redfish/v1/AccountService/Accounts/2" => json!({"Id": "2", "UserName": "admin"}),
         "/redfish/v1/Chassis/1/Power" => json!({"PowerControl": [{"PowerConsumedWatts": 312}]}),
         _ => return reply(StatusCode::NOT_FOUND, &json!({"error": {"message": "no such resource"}})),
     };

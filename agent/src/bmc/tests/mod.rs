@@ -9,10 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::fake::{FakeBmc, Fault};
+use self::hardware::Hardware;
 use super::*;
 use crate::watch::Watch;
 
 pub(crate) mod fake; // The BMC
+pub(crate) mod hardware; // Its firmware and BIOS
 mod others; // Other people's BMCs
 
 fn quick() -> Bmcs {
@@ -20,6 +22,7 @@ fn quick() -> Bmcs {
         spacing: Duration::from_millis(1),
         poll: Duration::from_millis(10),
         settle: Duration::from_millis(60),
+        ask_again: Duration::from_millis(10),
         ..Limits::default()
     })
 }
@@ -246,4 +249,29 @@ async fn calls_to_one_bmc_are_spaced() {
     let views = futures::future::join_all((0..4).map(|_| bmc.observe())).await;
     assert!(views.iter().all(Result::is_ok));
     assert!(started.elapsed() >= Duration::from_millis(160), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn firmware_and_bios_are_read_one_by_one_and_in_one_answer() {
+    let fake = FakeBmc::start().await;
+    let bmc = quick().open(&fake.target, JOB).unwrap();
+    let nothing = bmc.inventory().await.unwrap();
+    assert!(nothing.firmware.is_empty() && nothing.unread.len() == 2, "{nothing:?}");
+    fake.state().hardware = Some(Hardware::new());
+    let one_by_one = bmc.inventory().await.unwrap();
+    let versions: Vec<(&str, &str)> =
+        one_by_one.firmware.iter().map(|seen| (seen.id.as_str(), seen.version.as_str())).collect();
+    assert_eq!(versions, [("bios", "2.1"), ("BIOS", "2.1"), ("BMC", "1.0")]);
+    assert_eq!(one_by_one.bios["Sriov"].to_string(), "Disabled");
+    assert_eq!(one_by_one.unread, [] as [&str; 0]);
+    let calls = fake.state().calls;
+    fake.state().hardware.as_mut().unwrap().expands = true;
+    assert_eq!(bmc.inventory().await.unwrap(), one_by_one);
+    let fewer = fake.state().calls - calls;
+    assert_eq!(fewer, 5, "systems are known, the members came with their list");
+    // It says that it can, and cannot.
+    fake.state().hardware.as_mut().unwrap().expand_fails = true;
+    assert_eq!(bmc.inventory().await.unwrap(), one_by_one);
+    fake.misbehave(Fault::Garbage);
+    assert!(bmc.inventory().await.is_err());
 }

@@ -8,6 +8,7 @@ mod controller; // Makes the controller know the right nodes
 mod error; // What can go wrong
 mod includes; // The included files
 mod jobs; // Who still runs on a node
+mod out; // Nodes that take no jobs
 #[cfg(test)]
 mod tests;
 mod view; // A node as its controller sees it

@@ -8,7 +8,7 @@ use muster_core::clusters::SlurmNode;
 use super::error::SlurmError;
 
 /// Reasons that Muster gives begin so; drains with any other are somebody else's, and stay.
-pub const OUR_PREFIX: &str = "muster:";
+pub const OUR_PREFIX: &str = muster_core::clusters::OUR_REASON;
 /// Fields whose value is the rest of their line.
 const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
 /// Flags beside which a node takes jobs as it should.
@@ -224,7 +224,7 @@ fn state(text: &str) -> Result<(BaseState, BTreeSet<String>), SlurmError> {
 }
 
 /// A value that is one: Slurm prints several words for none.
-fn given(value: &str) -> Option<&str> {
+pub(super) fn given(value: &str) -> Option<&str> {
     (!matches!(value, "" | "(null)" | "None" | "Unknown" | "N/A")).then_some(value)
 }
 

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActReply, JobResult, Login, Power};
+use muster_core::wire::agent::{ActReply, JobResult, Login};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::Failure;
 
 use super::power::{self, By};
@@ -27,7 +28,7 @@ pub(super) async fn run(
     {
         return booted(context, login, session).await;
     }
-    match power::by(context, power)? {
+    match power::by(context, power).await? {
         By::Bmc(bmc) => drop(power::start(context, &bmc, permit, BootOnce::None).await?),
         By::Person(person) => by_hand(context, person, live, permit).await?,
     }

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use muster_core::firmware::BmcInventory;
 use muster_core::values::Mac;
-use muster_core::wire::agent::{BootLive, JobResult, Login, Power, Seen, Sighting};
+use muster_core::wire::agent::{BootLive, JobResult, Login, Seen, Sighting};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::{Failure, LiveReport};
 use tokio::time::Instant;
 
@@ -12,7 +14,7 @@ use super::identity;
 use super::power::{self, By, Started};
 use super::reach::{OtherKey, keep, reach};
 use super::supply::hold_blob;
-use crate::bmc::{Bmc, BmcView, BootOnce, PowerState};
+use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, PowerState};
 use crate::boot::arm::{ArmError, ArmedHandle, BootFault};
 use crate::work::context::{JobContext, failed, fatal};
 
@@ -48,7 +50,7 @@ pub(super) async fn run(context: &JobContext, spec: &BootLive) -> Result<JobResu
 type SeenBmc = Option<(Bmc, BmcView)>;
 
 async fn observed_bmc(context: &JobContext, by: &Power) -> Result<SeenBmc, Failure> {
-    match power::by(context, by)? {
+    match power::by(context, by).await? {
         By::Person(_) => Ok(None),
         By::Bmc(bmc) => {
             let view = power::observe(context, &bmc).await?;
@@ -63,7 +65,7 @@ async fn start_and_wait(
     armed: &ArmedHandle,
 ) -> Result<(LiveReport, SeenBmc), Failure> {
     let mac = spec.macs[0];
-    match power::by(context, &spec.power)? {
+    match power::by(context, &spec.power).await? {
         By::Person(person) => {
             let node = &context.job.node_name;
             let by_hand = format!("waiting for {person} to power on {node} (network boot)");
@@ -184,7 +186,9 @@ async fn log_in(
         host_key: report.host_key.clone(),
         user_key: spec.user_key.clone(),
     };
-    let session = reach(context, &login, OtherKey::Refuse).await?;
+    // Its firmware is through: what the BMC says of it now is what this boot has.
+    let (session, inventory) = tokio::join!(reach(context, &login, OtherKey::Refuse), told_by(bmc.as_ref()));
+    let session = session?;
     let facts = super::inventory::read(&session).await?.facts;
     let wanted = identity::Wanted { uuid: spec.expect_uuid.as_deref(), serial: spec.expect_serial.as_deref() };
     identity::check("the inventory", wanted, &facts.smbios)?;
@@ -199,7 +203,18 @@ async fn log_in(
         boot_id: facts.boot_id,
         address: spec.address,
         bmc_certificate,
+        inventory,
     })
+}
+
+/// What a BMC says of firmware and BIOS; IPMI says nothing.
+async fn told_by(bmc: Option<&(Bmc, BmcView)>) -> Option<Box<BmcInventory>> {
+    let (bmc, _) = bmc?;
+    match bmc.inventory().await {
+        Err(BmcError::Unsupported { .. }) => None,
+        Err(error) => Some(Box::new(BmcInventory::unread(error.to_string()))),
+        Ok(inventory) => Some(Box::new(inventory)),
+    }
 }
 
 fn not_armed(error: ArmError) -> Failure {

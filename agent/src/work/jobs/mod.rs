@@ -6,15 +6,18 @@
 mod adopt; // A machine that somebody else installed
 mod boot_disk; // Into the installed OS
 mod boot_live; // Into the live image
+mod firmware; // Firmware and BIOS as a stack wants them
 mod gates; // The suite, with a peer for its network gate
 mod identity; // Whether a machine is the one we mean
 mod inventory; // What the node has
 pub(super) mod node_job; // Work that muster-node does, followed
+mod pair; // Two nodes that measure each other
 mod power; // What the BMC says and does, within the rules for acts
 mod power_off; // Off, and seen to be off
 mod power_on; // On, or off and on, because somebody asked for it
 mod reach; // A session on a node that is up, or coming up
 mod reboot; // Out of one boot and into another
+mod rotate_bmc; // Another password for its BMC
 mod slurm; // Into and out of the scheduler
 mod supply; // What a node will ask for, fetched beforehand
 #[cfg(test)]
@@ -63,6 +66,9 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Adopt(adopt) => adopt::run(context, adopt).await,
         JobSpec::PowerOn { power, permit } => power_on::run(context, power, *permit).await,
         JobSpec::PowerCycle { power, permit } => power_on::cycle(context, power, *permit).await,
+        JobSpec::RotateBmc(order) => rotate_bmc::run(context, order).await,
+        JobSpec::Pair(order) => pair::run(context, order).await,
+        JobSpec::Firmware(order) => firmware::run(context, order).await,
     }
 }
 
@@ -74,7 +80,8 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
         | JobSpec::Reboot { .. }
         | JobSpec::SlurmAdmit { .. }
         | JobSpec::SlurmDrain { .. }
-        | JobSpec::SlurmRemove { .. } => true,
+        | JobSpec::SlurmRemove { .. }
+        | JobSpec::Pair(_) => true,
         JobSpec::BootLive(_)
         | JobSpec::Inventory { .. }
         | JobSpec::WriteImage { .. }
@@ -84,8 +91,15 @@ pub(super) fn acts_unasked(spec: &JobSpec) -> bool {
         | JobSpec::Adopt(_)
         | JobSpec::PowerOn { .. }
         | JobSpec::PowerCycle { .. }
+        | JobSpec::RotateBmc(_)
+        | JobSpec::Firmware(_)
         | JobSpec::Wipe { .. } => false,
     }
+}
+
+/// Whether the job may be stopped while it runs. One that writes firmware ends first: a machine that loses its power meanwhile may never start again.
+pub(super) fn may_be_stopped(spec: &JobSpec) -> bool {
+    !matches!(spec, JobSpec::Firmware(order) if order.permit.is_some())
 }
 
 /// After a cancellation: the node is told to stop as well.
@@ -107,10 +121,13 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
         | JobSpec::PowerOff { .. }
         | JobSpec::PowerOn { .. }
         | JobSpec::PowerCycle { .. }
+        | JobSpec::RotateBmc(_)
+        | JobSpec::Firmware(_)
         | JobSpec::BootDisk { .. }
         | JobSpec::Reboot { .. }
         | JobSpec::SlurmAdmit { .. }
         | JobSpec::SlurmDrain { .. }
+        | JobSpec::Pair(_)
         | JobSpec::SlurmRemove { .. } => None,
     }
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{ActReply, Power};
+use muster_core::wire::agent::ActReply;
+use muster_core::wire::bmc::Power;
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 use muster_core::wire::node::Failure;
 
 use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, BootOverride, PowerState, Reset};
 use crate::watch::Stopped;
-use crate::work::context::{JobContext, failed};
+use crate::work::context::{JobContext, failed, fatal};
 
 /// Names of the acts, as committed: both bring the machine through its firmware.
 const ACTS: [&str; 2] = ["power_on", "reset"];
@@ -23,6 +25,11 @@ pub(super) enum Started {
     },
 }
 
+/// Whether an earlier attempt committed the act by which the machine starts.
+pub(super) fn was_started(context: &JobContext) -> bool {
+    context.former_act(&ACTS).is_some()
+}
+
 /// What powers the machine.
 #[derive(Clone, Debug)]
 pub(super) enum By<'order> {
@@ -31,13 +38,60 @@ pub(super) enum By<'order> {
     Person(&'order str),
 }
 
-pub(super) fn by<'order>(context: &JobContext, power: &'order Power) -> Result<By<'order>, Failure> {
+pub(super) async fn by<'order>(context: &JobContext, power: &'order Power) -> Result<By<'order>, Failure> {
+    if let Power::Manual { person } = power {
+        return Ok(By::Person(person));
+    }
+    let bmc = open(context, power)?;
+    let Some(other) = other(power) else { return Ok(By::Bmc(bmc)) };
+    // Its password was being changed: whichever it takes is the one.
+    match observe_once(context, &bmc).await {
+        Err(BmcError::BadCredentials { .. }) => {
+            context.voice.log(format!("the BMC of {} takes the password it was being given", context.job.node_name));
+            open(context, &other).map(By::Bmc)
+        }
+        _ => Ok(By::Bmc(bmc)),
+    }
+}
+
+/// The same BMC with the password that it may have instead.
+fn other(power: &Power) -> Option<Power> {
+    match power {
+        Power::Redfish(target) => {
+            let password = target.also.clone()?;
+            Some(Power::Redfish(BmcTarget { password, also: None, ..target.clone() }))
+        }
+        Power::Ipmi(target) => {
+            let password = target.also.clone()?;
+            Some(Power::Ipmi(IpmiTarget { password, also: None, ..target.clone() }))
+        }
+        Power::Manual { .. } => None,
+    }
+}
+
+/// A handle on the BMC, with the password that the order has.
+pub(super) fn open(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let (bmcs, job) = (&context.agent.bmcs, context.job.id);
     Ok(match power {
-        Power::Redfish(target) => By::Bmc(bmcs.open(target, job)?),
-        Power::Ipmi(target) => By::Bmc(bmcs.open(target, job)?),
-        Power::Manual { person } => By::Person(person),
+        Power::Redfish(target) => bmcs.open(target, job)?,
+        Power::Ipmi(target) => bmcs.open(target, job)?,
+        Power::Manual { person } => {
+            return Err(fatal("no_bmc", format!("{} has no BMC: ask {person}", context.job.node_name)));
+        }
     })
+}
+
+/// One look, asked again only while the BMC cannot answer.
+async fn observe_once(context: &JobContext, bmc: &Bmc) -> Result<BmcView, BmcError> {
+    loop {
+        match bmc.observe().await {
+            Err(error) if error.retryable() => {
+                context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name));
+                tokio::time::sleep(context.agent.bmcs.limits().ask_again).await;
+            }
+            said => return said,
+        }
+    }
 }
 
 /// What the BMC says; asked again while it cannot answer, until the job's deadline.
@@ -207,7 +261,7 @@ async fn settled(context: &JobContext, bmc: &Bmc) -> Result<BmcView, Failure> {
 }
 
 /// Asks until the BMC can answer or the job's time is over; only for what may be asked twice.
-async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
+pub(super) async fn persist<T, F: Future<Output = Result<T, BmcError>>>(
     context: &JobContext,
     ask: impl Fn() -> F,
 ) -> Result<T, Failure> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{JobResult, Login, Power};
+use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::Failure;
 
 use super::power::{self, By};
@@ -24,7 +25,7 @@ pub(super) async fn run(
     login: Option<&Login>,
     permit: PermitId,
 ) -> Result<JobResult, Failure> {
-    match (power::by(context, power)?, login) {
+    match (power::by(context, power).await?, login) {
         (By::Bmc(bmc), login) => off_by_bmc(context, &bmc, login, permit).await,
         (By::Person(_), Some(login)) => off_by_ssh(context, login, permit).await,
         (By::Person(person), None) => {
@@ -37,7 +38,8 @@ pub(super) async fn run(
     }
 }
 
-async fn off_by_bmc(
+/// Off, by its system where that answers, else by its BMC.
+pub(super) async fn off_by_bmc(
     context: &JobContext,
     bmc: &Bmc,
     login: Option<&Login>,

@@ -1,7 +1,8 @@
 //! On, because somebody asked for it: observe, then act. Off and on again: `once`, for whether a reset happened cannot be seen afterwards.
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{JobResult, Power};
+use muster_core::wire::agent::JobResult;
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::Failure;
 
 use super::power::{self, By, Started};
@@ -9,12 +10,12 @@ use crate::bmc::{Bmc, BootOnce, PowerState};
 use crate::work::context::{JobContext, fatal};
 
 pub(super) async fn run(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
-    power::turn_on(context, &bmc(context, power)?, permit).await.map(|()| JobResult::PoweredOn)
+    power::turn_on(context, &bmc(context, power).await?, permit).await.map(|()| JobResult::PoweredOn)
 }
 
 /// Through its firmware, from wherever it is.
 pub(super) async fn cycle(context: &JobContext, power: &Power, permit: PermitId) -> Result<JobResult, Failure> {
-    let bmc = bmc(context, power)?;
+    let bmc = bmc(context, power).await?;
     let (started, view) = power::start(context, &bmc, permit, BootOnce::None).await?;
     match (started, view.power) {
         (Started::Earlier { age }, PowerState::On) => {
@@ -32,8 +33,8 @@ pub(super) async fn cycle(context: &JobContext, power: &Power, permit: PermitId)
     }
 }
 
-fn bmc(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
-    match power::by(context, power)? {
+async fn bmc(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
+    match power::by(context, power).await? {
         By::Bmc(bmc) => Ok(bmc),
         By::Person(person) => Err(fatal("no_bmc", format!("{} has no BMC: ask {person}", context.job.node_name))),
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{JobResult, Login, Power};
+use muster_core::wire::agent::{JobResult, Login};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
@@ -37,7 +38,7 @@ pub(super) async fn run(
         after = other_boot(context, login, &before, told) => return after.map(|boot_id| JobResult::Booted { boot_id }),
         () = tokio::time::sleep(HUNG) => {}
     }
-    match power::by(context, power)? {
+    match power::by(context, power).await? {
         By::Bmc(bmc) => {
             context.voice.log(format!("not back after {} min: the BMC resets it", HUNG.as_secs() / 60));
             power::start(context, &bmc, permit, BootOnce::None).await?;

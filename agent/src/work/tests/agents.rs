@@ -60,3 +60,30 @@ async fn an_agent_that_was_superseded_ends() {
     let ended = ended.expect("it ends by itself").unwrap();
     assert!(matches!(ended, Err(AgentError::Superseded)), "{ended:?}");
 }
+
+/// A server of tomorrow gives an order that this agent does not know, beside one that it does.
+#[tokio::test]
+async fn an_order_that_cannot_be_read_is_told_and_keeps_none_of_the_others() {
+    let (mut server, dir, cancel) = (FakeServer::start().await, tempfile::tempdir().unwrap(), CancellationToken::new());
+    let ready = node(RESULT);
+    let known = job(ready.login(PRINCIPAL), plan());
+    let mut strange = serde_json::to_value(&known).unwrap();
+    strange["id"] = serde_json::json!(muster_core::ids::JobId::new());
+    strange["spec"] = serde_json::json!({ "kind": "polish", "with": "a cloth" });
+    server.ledger.lock().unwrap().strange = Some(strange);
+    let agent = start(&server, dir.path(), &cancel);
+    server.jobs.send(known).unwrap();
+    let mut outcomes = vec![server.outcomes.recv().await.unwrap(), server.outcomes.recv().await.unwrap()];
+    outcomes.sort_by_key(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    cancel.cancel();
+    agent.await.unwrap().unwrap();
+    assert_eq!(outcomes[0], Outcome::Succeeded { result: JobResult::Wiped { disks: vec![] } });
+    let Outcome::Failed { failure } = &outcomes[1] else { panic!("{outcomes:?}") };
+    assert_eq!((failure.code.as_str(), failure.retryable), ("order_unknown", true));
+    assert!(
+        failure.message.contains("cannot read this polish") && failure.message.contains("update it"),
+        "{failure:?}"
+    );
+    let said = server.ledger.lock().unwrap().reads[0].clone();
+    assert_eq!(said.split(',').collect::<Vec<_>>(), muster_core::wire::orders::KINDS);
+}

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome, Power};
+use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
+use muster_core::wire::bmc::Power;
 use tokio_util::sync::CancellationToken;
 
 use super::server::FakeServer;

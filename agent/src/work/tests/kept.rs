@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::{NodeId, PermitId};
-use muster_core::wire::agent::{Job, JobResult, JobSpec, Login, Power};
+use muster_core::wire::agent::{Job, JobResult, JobSpec, Login};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::node::{Failure, Work, WorkResult};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

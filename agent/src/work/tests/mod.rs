@@ -7,6 +7,7 @@ mod consoles; // Consoles that break
 mod jobs; // A job from lease to outcome
 mod kept; // What one job leaves for the next
 mod node_job; // Following work on a node
+mod pair; // Two nodes that measure each other
 pub(super) mod server; // The server
 
 use std::sync::Arc;

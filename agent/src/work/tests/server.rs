@@ -12,10 +12,11 @@ use muster_core::ids::AgentId;
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
-    ActReply, ConsoleChunk, ConsoleReport, Job, LeasedJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed,
-    ReportOutcome, StartAct, Welcome,
+    ActReply, Job, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct, Welcome,
 };
+use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::node::Answer;
+use muster_core::wire::orders::ORDERS;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -38,6 +39,10 @@ pub(crate) struct Ledger {
     /// A problem to answer renewals with.
     pub(crate) stale: Option<&'static str>,
     pub(crate) cancel: bool,
+    /// An order of tomorrow, which goes out beside the next job.
+    pub(crate) strange: Option<serde_json::Value>,
+    /// What callers for jobs say that they can read.
+    pub(crate) reads: Vec<String>,
 }
 
 /// The server, listening on loopback until it is dropped.
@@ -122,9 +127,13 @@ async fn hello(State(desk): State<Desk>, headers: HeaderMap) -> Response {
 }
 
 /// A long poll that ends with a job or with its caller.
-async fn lease(State(desk): State<Desk>) -> Json<LeasedJobs> {
+async fn lease(State(desk): State<Desk>, headers: HeaderMap) -> Json<serde_json::Value> {
+    let said = headers.get(ORDERS).map_or("", |value| value.to_str().unwrap()).to_owned();
+    desk.ledger.lock().unwrap().reads.push(said);
     let job = desk.jobs.lock().await.recv().await;
-    Json(LeasedJobs { jobs: job.into_iter().collect() })
+    let strange = desk.ledger.lock().unwrap().strange.take();
+    let jobs: Vec<_> = strange.into_iter().chain(job.map(|job| serde_json::to_value(job).unwrap())).collect();
+    Json(json!({ "jobs": jobs }))
 }
 
 async fn renew(State(desk): State<Desk>, headers: HeaderMap, _job: Path<String>, body: Bytes) -> Response {

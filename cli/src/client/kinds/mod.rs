@@ -1,6 +1,6 @@
 //! The nouns that are kinds of the API, and the verbs that all of them share. One implementation; what differs is in [`table`].
 
-mod read; // list, get, describe
+pub(crate) mod read; // list, get, describe
 mod table; // The kinds: verbs, parameters, columns
 mod write; // create, set, delete
 
@@ -8,6 +8,7 @@ use clap::builder::Resettable;
 use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches as _};
 use muster_api::kind;
 
+use self::read::ListArgs;
 use super::output::{Column, Form};
 use super::session::Session;
 
@@ -30,8 +31,6 @@ pub(crate) struct Noun {
 enum Can {
     /// A list in pages.
     Pages,
-    /// A list that comes whole.
-    List,
     Get,
     Write,
     Delete,
@@ -83,7 +82,7 @@ impl Noun {
         };
         for can in self.can {
             command = match can {
-                Can::Pages | Can::List => command.subcommand(self.list(*can)),
+                Can::Pages => command.subcommand(self.list()),
                 Can::Get => {
                     let (shown, told) = (format!("Show {one} by name"), format!("Tell everything about {one}"));
                     command.subcommand(verb("get", shown, read::GetArgs::augment_args)).subcommand(verb(
@@ -110,16 +109,12 @@ impl Noun {
         command
     }
 
-    fn list(&self, can: Can) -> Command {
+    fn list(&self) -> Command {
         let list = Command::new("list").about(format!("List {}", self.collection.replace('_', " ")));
         let parameter = |(name, help): &(&'static str, &'static str)| {
             Arg::new(*name).long(*name).help(*help).value_name(&*name.to_uppercase().leak())
         };
-        let list = list.args(self.parameters.iter().map(parameter));
-        match can {
-            Can::Pages => with(list, read::ListArgs::augment_args),
-            Can::List | Can::Get | Can::Write | Can::Delete => list,
-        }
+        with(list.args(self.parameters.iter().map(parameter)), ListArgs::augment_args)
     }
 
     /// `a hardware profile`.
@@ -134,7 +129,7 @@ impl Noun {
         let (verb, matches) = matches.subcommand()?;
         let known = |can: &[Can]| self.can.iter().any(|mine| can.contains(mine));
         Some(match verb {
-            "list" if known(&[Can::Pages, Can::List]) => self.run_list(session, matches).await,
+            "list" if known(&[Can::Pages]) => self.run_list(session, matches).await,
             "get" if known(&[Can::Get]) => match read::GetArgs::from_arg_matches(matches) {
                 Ok(args) => read::get(session, self, args).await,
                 Err(error) => Err(error.into()),
@@ -162,11 +157,8 @@ impl Noun {
     async fn run_list(&self, session: &Session, matches: &ArgMatches) -> anyhow::Result<()> {
         let given = |(name, _): &(&'static str, &str)| Some((*name, matches.get_one::<String>(name)?.clone()));
         let parameters = self.parameters.iter().filter_map(given).collect();
-        let args = match self.can.contains(&Can::Pages) {
-            true => Some(read::ListArgs::from_arg_matches(matches)?),
-            false => None,
-        };
-        read::list(session, self, args, parameters).await
+        let args = ListArgs::from_arg_matches(matches)?;
+        read::list(session, (&[self.collection], self.columns), &args, parameters).await
     }
 }
 

@@ -13,7 +13,7 @@ const PAGE: u32 = 1000;
 const EVENTS: usize = 10;
 
 /// What to list.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListArgs {
     /// Such as `state=in_service AND rack~"r1*" AND label.gpu=h200`; each list says which fields it can be filtered by.
     #[arg(short, long)]
@@ -27,6 +27,13 @@ pub(crate) struct ListArgs {
     /// At most so many; all of them without it, however many pages that takes.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
+}
+
+impl ListArgs {
+    /// Whether it asks for a part of what there is.
+    pub(crate) fn narrows(&self) -> bool {
+        self.filter.is_some()
+    }
 }
 
 /// What to show.
@@ -44,19 +51,24 @@ pub(crate) struct DescribeArgs {
     name: String,
 }
 
-pub(super) async fn list(
+/// Lists what a path below `/v1` gives, page by page, as it was asked for.
+pub(crate) async fn list(
     session: &Session,
-    noun: &Noun,
-    args: Option<ListArgs>,
+    (path, columns): (&[&str], &[Column]),
+    args: &ListArgs,
     parameters: Vec<(&str, String)>,
 ) -> anyhow::Result<()> {
-    let fields = args.as_ref().and_then(|args| args.fields.clone());
-    let items = all(session, noun, args, parameters).await?;
+    let items = all(session, path, args, parameters).await?;
     if items.is_empty() {
-        session.output.note(&format!("no {} fit", noun.collection.replace('_', " ")));
+        session.output.note(&format!("no {} fit", path.last().copied().unwrap_or_default().replace(['_', '-'], " ")));
     }
-    let chosen = fields.as_deref().map(chosen);
-    session.output.list(&items, chosen.as_deref().unwrap_or(noun.columns), session.clock.now())
+    print(session, &items, columns, args)
+}
+
+/// Prints what was listed: the columns of its kind, or those of the fields that were asked for.
+pub(crate) fn print(session: &Session, items: &[Value], columns: &[Column], args: &ListArgs) -> anyhow::Result<()> {
+    let chosen = args.fields.as_deref().map(chosen);
+    session.output.list(items, chosen.as_deref().unwrap_or(columns), session.clock.now())
 }
 
 /// The columns of chosen fields. They live as long as the program, which ends when they are printed.
@@ -69,17 +81,15 @@ fn chosen(fields: &str) -> Vec<Column> {
 }
 
 /// Page by page to the end, or to the limit.
-async fn all(
+pub(crate) async fn all(
     session: &Session,
-    noun: &Noun,
-    args: Option<ListArgs>,
+    path: &[&str],
+    args: &ListArgs,
     parameters: Vec<(&str, String)>,
 ) -> anyhow::Result<Vec<Value>> {
-    let paged = args.is_some();
-    let args = args.unwrap_or_default();
     let mut given: Vec<(&str, String)> = parameters;
-    for (name, value) in [("filter", args.filter), ("sort", args.sort), ("fields", args.fields)] {
-        given.extend(value.map(|value| (name, value)));
+    for (name, value) in [("filter", &args.filter), ("sort", &args.sort), ("fields", &args.fields)] {
+        given.extend(value.clone().map(|value| (name, value)));
     }
     let mut items = Vec::new();
     let mut token: Option<String> = None;
@@ -87,9 +97,9 @@ async fn all(
         let left = args.limit.map_or(PAGE, |limit| limit - u32::try_from(items.len()).unwrap_or(limit)).min(PAGE);
         let limit = left.to_string();
         let mut query: Vec<(&str, &str)> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        query.extend(paged.then_some(("limit", limit.as_str())));
+        query.push(("limit", limit.as_str()));
         query.extend(token.as_deref().map(|token| ("page_token", token)));
-        let mut page = session.client.get_value(&[noun.collection], &query).await?;
+        let mut page = session.client.get_value(path, &query).await?;
         if let Value::Array(found) = page["items"].take() {
             items.extend(found);
         }

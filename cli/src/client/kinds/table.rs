@@ -46,6 +46,9 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("CLAIM", "/status/state", Form::State),
             Column::new("NODE STATE", "/status/node_state", Form::State),
             AGE,
+            Column::wide("READY", "/status/ready", Form::Text),
+            Column::wide("HELD", "/status/effective_hold", Form::Text),
+            Column::wide("REPLACED BY", "/status/replacement/node", Form::Text),
             Column::wide("UNDO UNTIL", "/status/undo_until", Form::Time),
             Column::wide("OPERATION", "/status/operation", Form::Text),
             Column::wide("EPOCH", "/status/epoch", Form::Text),
@@ -202,7 +205,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "token",
         collection: "tokens",
         about: "Tokens of machines",
-        can: &[Can::List],
+        can: &[Can::Pages],
         parameters: &[],
         columns: &[
             ID.narrow(),
@@ -213,6 +216,22 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("USED", "/last_used", Form::Age),
             Column::wide("SCOPE", "/scope", Form::Scope),
             Column::wide("RELEASES/H", "/releases_per_hour", Form::Text),
+        ],
+    },
+    Noun {
+        kind: "user",
+        collection: "users",
+        about: "People who have signed in: list them, keep them out",
+        can: &[Can::Pages],
+        parameters: &[],
+        columns: &[
+            NAME,
+            Column::new("ROLE", "/role", Form::Text),
+            Column::new("SEEN", "/last_seen", Form::Age),
+            Column::new("KEPT OUT", "/disabled_at", Form::Day),
+            Column::wide("BY", "/disabled_by", Form::Text),
+            Column::wide("ISSUER", "/issuer", Form::Text),
+            ID,
         ],
     },
     Noun {
@@ -235,12 +254,13 @@ pub(super) const NOUNS: &[Noun] = &[
     Noun {
         kind: "approval",
         collection: "approvals",
-        about: "What waits for a second person: releases beyond the hourly limit, waivers",
-        can: &[Can::List],
+        about: "What waits for a second person: releases, wipes and new installations beyond the hourly limit, waivers",
+        can: &[Can::Pages],
         parameters: &[],
         columns: &[
             ID.narrow(),
             Column::new("NODE", "/node", Form::Text),
+            Column::new("WHAT", "", Form::By(asked_for)),
             Column::new("CLAIM", "/claim", Form::Text),
             Column::new("ASKED BY", "/requested_by", Form::Text),
             Column::new("AGE", "/requested_at", Form::Age),
@@ -252,7 +272,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "breaker",
         collection: "breakers",
         about: "The fleet's circuit breaker: failures that too many nodes have at once",
-        can: &[Can::List],
+        can: &[Can::Pages],
         parameters: &[],
         columns: &[
             ID.narrow(),
@@ -269,7 +289,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "waiver",
         collection: "waivers",
         about: "Waivers: gates that count as passed all the same, by two people and for a time",
-        can: &[Can::List],
+        can: &[Can::Pages],
         parameters: &[("node", "Only those that are for this node, its rack, or the pool that has claimed it")],
         columns: &[
             ID.narrow(),
@@ -296,6 +316,16 @@ const OPERATIONS: &[Column] = &[
     Column::wide("ACTOR", "/actor", Form::Text),
     Column::wide("DEADLINE", "/deadline", Form::Time),
 ];
+
+/// What a second person would agree to.
+fn asked_for(approval: &Value, _: Timestamp) -> String {
+    match (&approval["waiver"], approval["action"].as_str()) {
+        (Value::Null, Some(action)) => action,
+        (Value::Null, None) => "release",
+        _ => "waive",
+    }
+    .into()
+}
 
 fn topics(webhook: &Value, _: Timestamp) -> String {
     let topics = webhook["spec"]["topics"].as_array().into_iter().flatten();

@@ -149,6 +149,36 @@ const NVLINK: &[Metric] = &[
     each(INDEX, "nvlink.link_speed", "GB/s"),
 ];
 
+/// How GPUs and NICs of a board reach each other.
+const TOPOLOGY: &[Metric] = &[
+    metric("topo.gpus", "GPUs"),
+    metric("topo.nics", "NICs"),
+    // Other GPUs that it reaches over NVLink, and by how many links the one it reaches by fewest.
+    each(INDEX, "topo.gpus_by_nvlink", "GPUs"),
+    each(INDEX, "topo.nvlinks", "links"),
+    // Behind its own PCIe switches.
+    each(INDEX, "topo.nics_near", "NICs"),
+];
+
+/// Speeds over the whole run but its first seconds.
+const GPU_FRYER: &[Metric] = &[
+    metric("fryer.gpus", "GPUs"),
+    // 1 where it says that some are not healthy.
+    metric("fryer.unhealthy", "flags"),
+    metric("fryer.spread", "%"),
+    each(INDEX, "fryer.speed", "Gflop/s"),
+    each(INDEX, "fryer.speed_lowest", "Gflop/s"),
+    each(INDEX, "fryer.temperature", "°C"),
+    each(INDEX, "fryer.throttled", "flags"),
+];
+
+/// The speed is the median of what was told each second.
+const PROFTESTER: &[Metric] = &[
+    metric("proftester.gpus", "GPUs"),
+    each(INDEX, "proftester.reports", "lines"),
+    each(INDEX, "proftester.speed", "Gflop/s"),
+];
+
 /// rocm-smi tells addresses; amd-smi only numbers, `GPU 0`.
 const AMD: &[Metric] = &[
     metric("gpu.count", "GPUs"),
@@ -174,12 +204,15 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvidia-smi-csv", "`nvidia-smi --query-gpu=… --format=csv`, with header and units", NVIDIA_SMI),
     tool("nvidia-smi-text", "`nvidia-smi -q`", NVIDIA_SMI),
     tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
+    tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY),
     tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
     tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM),
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
     tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
     tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
     tool("gpu-burn", "`gpu_burn SECONDS`", GPU_BURN),
+    tool("gpu-fryer", "`gpu-fryer SECONDS`", GPU_FRYER).experimental(),
+    tool("dcgmproftester", "`dcgmproftester12 --no-dcgm-validation -t 1004 -d SECONDS`", PROFTESTER).experimental(),
     tool("rocm-smi", "`rocm-smi -a --showmeminfo vram --json`", AMD),
     tool("amd-smi", "`amd-smi metric --json`", AMD).experimental(),
 ];

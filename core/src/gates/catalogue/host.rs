@@ -19,6 +19,8 @@ const PACKAGES: &[Metric] = &[
     metric("packages.forbidden", "packages"),
 ];
 
+const FIRMWARE: &[Metric] = &[metric("firmware.checked", "items"), metric("firmware.differing", "items")];
+
 const KERNEL: &[Metric] = &[
     metric("kernel.release", TEXT),
     metric("kernel.unexpected", "kernels"),
@@ -112,13 +114,52 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.oom_kills", "events"),
 ];
 
+/// As [`KERNEL_LOG`], of what was said since the last look. Where some of it was lost, only what was found is told: that there was nothing is not known.
+const KERNEL_LOG_NEW: &[Metric] = &{
+    // `last look`, `first look`, `boot` (it was booted meanwhile: the end of the boot before is not known), `overwritten`, or `cut short`.
+    let mut all = [metric("kernel.since", TEXT); KERNEL_LOG.len() + 1];
+    let mut at = 0;
+    while at < KERNEL_LOG.len() {
+        all[at + 1] = KERNEL_LOG[at];
+        at += 1;
+    }
+    all
+};
+
+/// By where it is mounted. Space by `df -P -k`, inodes by `df -P -i`; percent of what may be used, rounded up.
+const DF: &[Metric] = &[
+    metric("fs.count", "file systems"),
+    metric("fs.fullest", "%"),
+    each("mount", "fs.used", "%"),
+    each("mount", "fs.available", "MiB"),
+    metric("fs.inodes_fullest", "%"),
+    each("mount", "fs.inodes_used", "%"),
+    each("mount", "fs.inodes_available", "inodes"),
+];
+
+/// By the array, `md0`. Of one that does not run, what is missing is not told.
+const RAID: &[Metric] = &[
+    metric("raid.arrays", "arrays"),
+    each("array", "raid.level", TEXT),
+    each("array", "raid.inactive", "flags"),
+    each("array", "raid.devices", "devices"),
+    each("array", "raid.devices_missing", "devices"),
+    each("array", "raid.devices_failed", "devices"),
+    each("array", "raid.rebuilding", "flags"),
+];
+
 pub(super) const PARSERS: &[Parser] = &[
     builtin("facts", "inventory", FACTS),
     builtin("packages", "dpkg's record", PACKAGES),
+    builtin("firmware", "what the node's BMC said, as the server has it", FIRMWARE),
     builtin("kernel", "/proc", KERNEL),
     builtin("services", "systemd", SERVICES),
     builtin("clock", "the site's agent", &[metric("clock.offset", "ms")]),
     builtin("pcie", "sysfs", PCIE),
+    builtin("kernel-log-new", "/dev/kmsg, since the last look of this suite", KERNEL_LOG_NEW),
+    tool("df", "`df -P -k` and `df -P -i`", DF),
+    tool("mdstat", "/proc/mdstat", RAID),
+    tool("mdadm-detail", "`mdadm --detail ARRAY…`", RAID),
     tool("fio", "`fio --output-format=json`, fio 3", FIO),
     tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST),
     tool("stress-ng", "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer", STRESS_NG),

@@ -112,6 +112,7 @@ fn smoke_asks_for_no_drain_and_loads_nothing() {
     for (name, suite) in suites().into_iter().filter(|(name, _)| name.starts_with("smoke")) {
         for gate in suite.gates {
             assert!(gate.needs.is_empty() && gate.effects.is_empty(), "{name}: {}", gate.id);
+            assert!(gate.window_s.is_none(), "{name}: {}: nobody waits for a window before a job", gate.id);
         }
     }
 }

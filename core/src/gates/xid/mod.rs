@@ -43,6 +43,20 @@ impl Action {
         }
     }
 
+    /// What [`Action::as_str`] says of it.
+    pub fn told(word: &str) -> Option<Self> {
+        let all = [
+            Self::Ignore,
+            Self::RestartApp,
+            Self::Update,
+            Self::ResetGpu,
+            Self::RebootNode,
+            Self::Diagnose,
+            Self::Inspect,
+        ];
+        all.into_iter().find(|action| action.as_str() == word)
+    }
+
     /// The driver's own word, as in `GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)`: NVML's `nvmlDeviceGpuRecoveryAction_t`.
     /// A word that is not known asks for a person.
     pub fn recommended(word: &str) -> Self {

@@ -159,3 +159,20 @@ fn a_release_stops_what_runs_where_the_node_rests() {
         assert!(matches!(decide(&asked, now()), Decision::Advance(Move { to: State::Wiping, .. })));
     }
 }
+
+#[test]
+fn a_bmcs_password_is_changed_where_nothing_else_talks_to_it() {
+    for state in [State::Available, State::InService, State::Quarantined, State::Maintenance] {
+        let mut asked = resting(state, Wish::RotateBmc);
+        assert_eq!(decide(&asked, now()), Decision::Start(Step::RotateBmc), "{state}");
+        asked.steps = vec![step(Step::RotateBmc, StepStatus::Succeeded)];
+        assert!(matches!(decide(&asked, now()), Decision::Granted(_)), "{state}");
+        asked.steps = vec![step(Step::RotateBmc, StepStatus::Failed { at: now(), failure: failure(false) })];
+        assert!(matches!(decide(&asked, now()), Decision::Refused(_)), "{state}");
+        asked.power_person = Some("remote hands".into());
+        assert_eq!(decide(&asked, now()), Decision::Refused("it has no BMC: ask remote hands".into()), "{state}");
+    }
+    for state in [State::Draining, State::Imaging, State::Wiping, State::Inspecting] {
+        assert!(!table::wish_allowed(state, Wish::RotateBmc), "{state}: a job may be powering it");
+    }
+}

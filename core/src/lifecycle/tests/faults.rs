@@ -1,8 +1,9 @@
 //! Nodes that fail: which rung comes next, what a sweep leads to, and what holds either back.
 
 use super::*;
-use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, OnTimeout, Op, Stage, Verdict};
-use crate::recovery::{Ended, Outcome};
+use crate::gates::xid::Action;
+use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict};
+use crate::recovery::{Ended, Means, Outcome};
 
 fn suite() -> Suite {
     let gate = Gate {
@@ -17,6 +18,7 @@ fn suite() -> Suite {
         output: None,
         keep: vec![],
         timeout_s: 1,
+        window_s: None,
         parser: "facts".into(),
         count: None,
         criteria: vec![Criterion {
@@ -160,6 +162,27 @@ fn the_last_rungs_leave_the_ladder() {
 }
 
 #[test]
+fn a_ladder_leaves_a_held_node_what_it_runs() {
+    let all = [Rung::Collect, Rung::RestartServices, Rung::Reboot, Rung::PowerCycle, Rung::Reimage];
+    let mut climbing = node(State::Repairing);
+    (climbing.held, climbing.recovery) = (true, Some(recovery(&all[1..3], 0)));
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot), "what its pool asks for now is not installed");
+    climbing.recovery = Some(recovery(&all[4..], 0));
+    let spared = moved(&climbing);
+    let Some(Ladder::End { how, went }) = spared.ladder else { panic!("must end") };
+    assert_eq!((spared.to, how, went[0].outcome), (State::Quarantined, Ended::Spent, Outcome::Skipped));
+    assert!(went[0].why.as_deref().unwrap().contains("held"));
+    // Of what changes nothing for good, none is left out; and what was begun before it was held is seen through.
+    let spared = all.map(|rung| climbing.recovery.as_ref().unwrap().refusal(rung, HELD_MEANS).is_some());
+    assert_eq!(spared, [false, true, false, false, true]);
+    climbing.recovery = Some(recovery(&all[1..3], 0));
+    climbing.steps = vec![step(Step::Converge, StepStatus::Queued)];
+    assert!(matches!(decide(&climbing, now()), Decision::Wait(_)));
+}
+
+const HELD_MEANS: Means = Means { bmc: true, protected: false, held: true };
+
+#[test]
 fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     let mut climbing = node(State::Repairing);
     climbing.recovery = Some(recovery(&[Rung::Reboot, Rung::PowerCycle], 0));
@@ -182,6 +205,77 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     let mut back = validating(Verdict::Fail);
     (back.recovery, back.hold) = (climbing.recovery, Some(Hold::Fleet("5 others".into())));
     assert!(matches!(moved(&back).ladder, Some(Ladder::End { how: Ended::HeldBack, .. })));
+}
+
+#[test]
+fn what_the_health_check_had_drained_is_a_fault_and_what_somebody_else_had_is_not() {
+    let said = |reason: Option<&str>, steady| SchedulerOut {
+        state: "drained".into(),
+        reason: reason.map(str::to_owned),
+        steady,
+    };
+    let mut one = node(State::InService);
+    let ours = "muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0";
+    one.scheduler = Some(said(Some(ours), true));
+    let out = moved(&one);
+    assert_eq!((out.to, out.purpose), (State::Draining, Some(Purpose::Repair)));
+    let Some(Ladder::Begin(cause)) = &out.ladder else { panic!("a fault is handed on: {out:?}") };
+    assert_eq!((cause.signature.as_str(), cause.asked), ("gate:kernel.new", false));
+    assert!(out.reason.unwrap().contains("kernel.xid_fatal is 1 events"));
+    // Seen once it may be older than the node's admission.
+    one.scheduler = Some(said(Some(ours), false));
+    assert!(
+        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("drained: muster: gate kernel.new"))
+    );
+    for somebody in [Some("broken fan"), Some("muster:"), Some("muster: upgrade"), Some("not muster: gate x: y"), None]
+    {
+        one.scheduler = Some(said(somebody, true));
+        let Decision::Wait(wait) = decide(&one, now()) else { panic!("{somebody:?} is left alone") };
+        assert!(wait.condition.starts_with("its scheduler to give it jobs again"), "{somebody:?}: {}", wait.condition);
+    }
+    // What holds a sweep's fault back holds this one back.
+    one.scheduler = Some(said(Some(ours), true));
+    one.hold = Some(Hold::Fleet("it is the fleet".into()));
+    assert!(
+        matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("left in service: it is the fleet"))
+    );
+    (one.hold, one.protected) = (None, true);
+    assert!(matches!(decide(&one, now()), Decision::Wait(wait) if wait.condition.contains("it is protected")));
+    // A strange word is no signature.
+    one.protected = false;
+    one.scheduler = Some(said(Some("muster: gate <b>: x"), true));
+    assert!(matches!(moved(&one).ladder, Some(Ladder::Begin(cause)) if cause.signature == "gate:unknown"));
+}
+
+#[test]
+fn what_the_kernel_asks_for_comes_with_the_cause() {
+    let asks = |metric: &str, word: &str, verdict| {
+        let mut results = result(Verdict::Fail);
+        results[0].measured = vec![Measured {
+            metric: metric.into(),
+            entity: String::new(),
+            value: Limit::Text(word.into()),
+            op: Op::NotEqual,
+            limit: Limit::Text("reset gpu".into()),
+            unit: "text".into(),
+            verdict,
+        }];
+        results
+    };
+    let action = |results: &[GateResult]| Cause::gates(results, now(), "it failed".into()).action;
+    assert_eq!(action(&asks("kernel.recovery_action", "reset gpu", Verdict::Fail)), Some(Action::ResetGpu));
+    assert_eq!(action(&asks("gpu.recovery_action", "Node Reboot Required", Verdict::Fail)), Some(Action::RebootNode));
+    assert_eq!(action(&asks("gpu.recovery_action", "Something new", Verdict::Fail)), Some(Action::Inspect));
+    assert_eq!(action(&asks("kernel.recovery_action", "reset gpu", Verdict::Pass)), None, "it held");
+    assert_eq!(action(&asks("kernel.recovery_action", "hope", Verdict::Fail)), None);
+    let mut shadow = asks("kernel.recovery_action", "reset gpu", Verdict::Fail);
+    shadow[0].shadow = true;
+    assert_eq!(action(&shadow), None, "a shadow is only told");
+    let both = [
+        asks("kernel.recovery_action", "reset gpu", Verdict::Fail),
+        asks("kernel.recovery_action", "inspect", Verdict::Fail),
+    ];
+    assert_eq!(action(&both.concat()), Some(Action::Inspect), "the hardest of all");
 }
 
 #[test]

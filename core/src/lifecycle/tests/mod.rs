@@ -3,6 +3,8 @@
 mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
 mod faults; // Nodes that fail: ladders, sweeps, holds
+mod firmware; // What a machine's own firmware must be before it is written to
+mod pairing; // Held, measured, given back
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ use proptest::prelude::*;
 
 use super::decide;
 use super::decision::{Decision, Effect, Ladder, Move};
-use super::snapshot::{PowerShare, Snapshot, StepStatus, StepView};
+use super::snapshot::{PowerShare, SchedulerOut, Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use super::table;
@@ -61,6 +63,7 @@ fn node(state: State) -> Snapshot {
         claim: None,
         undo_until: None,
         protected: false,
+        held: false,
         unsanitised: false,
         until: None,
         stop: false,
@@ -71,6 +74,7 @@ fn node(state: State) -> Snapshot {
         off: false,
         power_person: None,
         power: PowerShare::default(),
+        sets_firmware: false,
         steps: vec![],
         profile: Some(profile()),
         facts: None,
@@ -78,16 +82,24 @@ fn node(state: State) -> Snapshot {
         suite: None,
         gates: vec![],
         gates_after_reboot: vec![],
+        scheduler: None,
         sweep: None,
         swept: vec![],
         recovery: None,
         policy: None,
         hold: None,
+        pairing: None,
     }
 }
 
 fn recovery(rungs: &[Rung], tried: usize) -> Recovery {
-    let cause = Cause { signature: "gate:x".into(), what: "gate x: 3 errors".into(), answers: true, asked: false };
+    let cause = Cause {
+        signature: "gate:x".into(),
+        what: "gate x: 3 errors".into(),
+        answers: true,
+        asked: false,
+        action: None,
+    };
     Recovery { cause, rungs: rungs.to_vec(), tried }
 }
 
@@ -313,10 +325,10 @@ prop_compose! {
         wish in proptest::option::of(proptest::sample::select(Wish::ALL)),
         claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
-        (unsanitised, stop, over, off) in any::<(bool, bool, bool, bool)>(),
+        (unsanitised, stop, over, off, sets_firmware) in any::<(bool, bool, bool, bool, bool)>(),
         steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
-        (climbs, tried, has_policy, held) in
-            (proptest::option::of(proptest::sample::subsequence(Rung::ALL, 0..6)), 0..6_usize, any::<bool>(), any::<bool>()),
+        (climbs, tried, has_policy, held, drained) in
+            (proptest::option::of(proptest::sample::subsequence(Rung::ALL, 0..6)), 0..6_usize, any::<bool>(), any::<bool>(), proptest::option::of(any::<bool>())),
         budget in proptest::option::of(0..1000_u32),
         committed in 0..1000_u32,
         purpose in proptest::sample::select(Purpose::ALL),
@@ -338,7 +350,8 @@ prop_compose! {
             recovery: climbs.map(|rungs| recovery(&rungs, tried)),
             policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
             hold: held.then(|| Hold::Fleet("it is the fleet".into())),
-            wish, claim, protected, live, installed, off, unsanitised, stop, steps,
+            scheduler: drained.map(|steady| SchedulerOut { state: "drained".into(), reason: Some("muster: gate x: 3 errors".into()), steady }),
+            wish, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
         }
@@ -392,7 +405,12 @@ proptest! {
             Decision::Granted(text) | Decision::Refused(text) => {
                 prop_assert!(node.wish.is_some() && !text.is_empty());
             }
-            Decision::Cancel(step) => prop_assert!(node.active().is_some_and(|view| view.step == step)),
+            Decision::Cancel(step) => {
+                prop_assert!(node.active().is_some_and(|view| view.step == step));
+                // What writes firmware is never cut short where it is written.
+                let writes = matches!(node.state, State::Imaging | State::Installing) && step == Step::Firmware;
+                prop_assert!(!writes || node.active().is_some_and(|view| view.status == StepStatus::Queued));
+            }
             Decision::Wait(wait) => prop_assert!(!wait.condition.is_empty() && !wait.owner.is_empty()),
         }
     }

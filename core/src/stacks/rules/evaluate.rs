@@ -375,8 +375,10 @@ fn observed(Subject { stack, facts, .. }: Subject<'_>) -> Vec<Finding> {
         found.push(Finding { rule, level, sentence, source, about });
     };
     let product = facts.smbios.product.as_deref().unwrap_or_default();
-    for item in stack.firmware.iter().filter(|item| item.product.as_deref().is_none_or(|wanted| glob(wanted, product)))
-    {
+    // What is in the lock is held against what the BMC says, which knows more of it.
+    let held = stack.lock.as_ref().is_some_and(|lock| !lock.firmware.is_empty());
+    let told = if held { &[] } else { stack.firmware.as_slice() };
+    for item in told.iter().filter(|item| item.product.as_deref().is_none_or(|wanted| glob(wanted, product))) {
         let seen = (item.component == "bios").then_some(facts.smbios.bios_version.as_deref()).flatten();
         let (level, sentence) = match seen {
             Some(version) if version == item.version => continue,

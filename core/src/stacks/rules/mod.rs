@@ -4,6 +4,7 @@
 
 mod book; // The rules as they are written down
 mod evaluate; // A rule against a stack
+mod hardware; // What it says of firmware and BIOS
 pub mod outline; // What a stack says that no node would take
 mod packages; // What a stack puts on a node, by component
 pub mod page; // The rules as a table for people

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::book::book;
-use super::{Finding, Level};
+use super::{Finding, Level, hardware};
 use crate::stacks::check::{Words, is_package, is_version};
 use crate::stacks::language::is_value;
 use crate::stacks::{Part, StackSpec};
@@ -55,6 +55,7 @@ pub fn findings(stack: &StackSpec) -> Vec<Finding> {
         }
     }
     both_ways(stack, &mut tell);
+    hardware::check(stack, &mut tell);
     found
 }
 
@@ -78,12 +79,6 @@ fn both_ways(stack: &StackSpec, tell: &mut impl FnMut(Level, &str, String)) {
     {
         let name = &runtime.default_runtime;
         tell(Level::Refused, name, format!("container runtime {name:?} is not allowed"));
-    }
-    for item in &stack.firmware {
-        let line = |text: &str| (1..=200).contains(&text.len()) && !text.chars().any(char::is_control);
-        if !line(&item.component) || !line(&item.version) {
-            tell(Level::Refused, &item.component, "firmware: a component and a version are one line each".to_owned());
-        }
     }
 }
 

@@ -269,6 +269,14 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "files": [{ "path": "/etc/nvidia-imex/nodes_config.cfg", "mode": "0644", "content": [{ "text": "10.0.0.1\n" }] }] }),
         ),
         (
+            "R17",
+            json!({ "rocm": "6.1.3.60103-122~22.04", "amdgpu-dkms": "1:6.12.12.60404-2202139.22.04" }),
+            none(),
+            &["rocm 6.1.3.60103-122~22.04", "amdgpu-dkms 1:6.12.12.60404-2202139.22.04", "ROCm 6.2 to 7.1"],
+            json!({ "rocm": "6.4.4.60404-129~22.04", "amdgpu-dkms": "1:6.12.12.60404-2202139.22.04" }),
+            none(),
+        ),
+        (
             "toolkit",
             json!({ "libnvidia-container1": "1.17.0-1" }),
             none(),
@@ -320,7 +328,9 @@ fn locked(stack: &StackSpec) -> StackSpec {
         filename: format!("{name}.deb"),
     };
     let packages = stack.packages.iter().map(package).collect();
-    let lock = StackLock { image_digest: Digest::of(b"image"), arch: "amd64".into(), packages };
+    let (image_digest, arch) = (Digest::of(b"image"), "amd64".into());
+    let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
+    let lock = StackLock { image_digest, arch, packages, firmware, bios };
     StackSpec { lock: Some(lock), ..stack.clone() }
 }
 

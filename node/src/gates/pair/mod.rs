@@ -81,7 +81,7 @@ fn ask(given: &PairPlan) -> Result<(), Failure> {
     let gate = only_gate(&given.plan)?;
     let _held = lock::take(given.job)?;
     let cx = JobContext::foreground(Duration::from_secs(gate.timeout_s) + MARGIN);
-    let (results, fingerprint) = gates::run(&given.plan, &cx)?;
+    let gates::Ran { results, fingerprint, .. } = gates::run(&given.plan, &cx)?;
     say(&PairAnswer { results, fingerprint })
 }
 

@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::{MARGIN, only_gate, port, say};
 use crate::converge::machine::Machine;
 use crate::failure::{fatal, retryable};
-use crate::gates::{Bench, execute, needs};
+use crate::gates::{Bench, Shared, execute, needs};
 use crate::job::JobContext;
 use crate::tool::{self, Call, Running};
 
@@ -72,7 +72,8 @@ pub(super) fn run(plan: &GatePlan, until: Until) -> Result<(), Failure> {
 /// What keeps a node from asking keeps it from being asked.
 fn refuse(gate: &Gate, plan: &GatePlan) -> Result<(), Failure> {
     let cx = JobContext::foreground(MARGIN);
-    let bench = Bench { machine: Machine::host(), plan, facts: &Facts::default(), cx: &cx };
+    let shared = Shared::default();
+    let bench = Bench { machine: Machine::host(), plan, facts: &Facts::default(), cx: &cx, shared: &shared };
     match needs::refusal(gate, &bench) {
         Some(why) => Err(fatal("needs", why)),
         None => Ok(()),

@@ -3,8 +3,10 @@
 
 mod amd; // AMD's tools
 mod clock; // Our clock against the agent's
+mod df; // How full file systems are
 mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
+mod firmware; // Firmware and BIOS against the stack
 mod iperf3; // Network throughput
 mod kernel; // Release, command line, taint
 mod kernel_log; // What drivers say of faults
@@ -13,6 +15,7 @@ mod nvidia; // NVIDIA's tools
 mod nvme; // `nvme smart-log`
 mod packages; // dpkg's record against the lock
 mod pcie; // Link width and speed
+mod raid; // Arrays of disks
 mod rdma; // Tools of RDMA networks
 mod scan; // Numbers and words
 mod services; // Units of the stack
@@ -111,18 +114,24 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
         "amd-smi" => amd::amd_smi::parse(answer),
         "dcgm-diag" => nvidia::dcgm::parse_v4(answer),
         "dcgm-diag-v3" => nvidia::dcgm::parse_v3(answer),
+        "dcgmproftester" => nvidia::proftester::parse(answer),
+        "df" => df::parse(answer),
         "fio" => fio::parse(answer),
         "gpu-burn" => nvidia::gpu_burn::parse(answer),
+        "gpu-fryer" => nvidia::gpu_fryer::parse(answer),
         "ibstat" => rdma::ibstat::parse(answer),
         "iperf3" => iperf3::parse(answer),
         "kernel-log" => kernel_log::parse(answer, xid),
         "lshw" => lshw::parse(answer),
+        "mdadm-detail" => raid::mdadm::parse(answer),
+        "mdstat" => raid::mdstat::parse(answer),
         "nccl-tests" => nvidia::nccl::parse(answer),
         "nccl-tests-json" => nvidia::nccl_json::parse(answer),
         "nvbandwidth" => nvidia::nvbandwidth::parse(answer),
         "nvidia-smi-csv" => nvidia::smi_csv::parse(answer),
         "nvidia-smi-nvlink" => nvidia::nvlink::parse(answer),
         "nvidia-smi-text" => nvidia::smi_text::parse(answer),
+        "nvidia-smi-topo" => nvidia::topo::parse(answer),
         "nvidia-smi-xml" => nvidia::smi_xml::parse(answer),
         "nvme-smart-log" => nvme::parse(answer),
         "perfquery" => rdma::perfquery::parse(answer),
@@ -137,12 +146,22 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
     reading.plausible()
 }
 
+/// Why a measurement of our own has nothing to go by on this node.
+pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
+    match gate.parser.as_str() {
+        "firmware" => firmware::unheard(bench),
+        _ => None,
+    }
+}
+
 /// Measures without a tool.
 pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
     match gate.parser.as_str() {
         "clock" => clock::measure(bench),
         "facts" => Ok(facts::measure(bench)),
+        "firmware" => firmware::measure(bench),
         "kernel" => kernel::measure(bench),
+        "kernel-log-new" => kernel_log::measure(bench),
         "packages" => packages::measure(bench),
         "pcie" => Ok(pcie::measure(bench)),
         "services" => services::measure(bench),

@@ -8,7 +8,7 @@ use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::{Failure, GatePlan};
 
 use crate::converge::machine::Machine;
-use crate::gates::{Bench, run_on};
+use crate::gates::{Bench, Shared, run_on};
 use crate::job::JobContext;
 
 pub(super) const SUITE: &str = include_str!("../../../../suites/admit-cpu.toml");
@@ -34,6 +34,7 @@ pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
         waived: vec![],
         health: None,
         xid: None,
+        firmware: Some(vec![]),
     }
 }
 
@@ -56,5 +57,5 @@ pub(super) fn run(plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Fai
 
 pub(super) fn run_in(folder: &std::path::Path, plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Failure> {
     let cx = JobContext::foreground(Duration::from_secs(60));
-    run_on(&Bench { machine: Machine::at(folder), plan, facts, cx: &cx })
+    run_on(&Bench { machine: Machine::at(folder), plan, facts, cx: &cx, shared: &Shared::default() })
 }

@@ -13,11 +13,13 @@ use super::recordings::{RECORDINGS, Recording};
 use crate::gates::parsers::{Answer, Reading, parse};
 
 /// Units of things that are counted; a gate holds these against what the node has.
-const COUNTED: [&str; 24] = [
+const COUNTED: [&str; 26] = [
     "GPUs",
     "links",
     "ports",
     "adapters",
+    "arrays",
+    "file systems",
     "tests",
     "results",
     "ranks",

@@ -4,7 +4,9 @@ mod bench; // A plan, facts and a machine to run gates on
 mod broken; // Every recording broken in every way: none may pass
 mod conduct; // Needs, retries, evidence
 mod hostile; // Answers made to hurt
+mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
 mod recordings; // What each recording reads as
 mod runner; // Stages, timeouts, disks
 mod suites; // What the repository ships
+mod together; // Shared answers, and what grows

@@ -60,6 +60,14 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("smartctl", "smartctl-7.1-nvme-good.json", ("smart_status", "smart_state")),
     Recording { exit: 8, ..of("smartctl", "smartctl-7.3-nvme-failing.json", ("smart_status", "smart_state")) },
     of("nvme-smart-log", "nvme-smart-log-2.3-failing.json", ("avail_spare", "spare")),
+    of("nvidia-smi-topo", "nvidia-smi-580.105.08-4xa100-topo.txt", ("NUMA Affinity", "NUMA Distance")),
+    of("gpu-fryer", "gpu-fryer-2gpus-documented.txt", ("Gflops/s (", "Tflops/s (")),
+    of("dcgmproftester", "dcgmproftester-documented.txt", ("gflops)", "gops)")),
+    of("df", "df-9.1-space.txt", ("1024-blocks", "512-blocks")),
+    of("df", "df-9.1-inodes.txt", ("IUse%", "IUsed%")),
+    of("mdstat", "mdstat-raid1-degraded.txt", ("active raid", "active level")),
+    of("mdstat", "mdstat-raid1-mended.txt", ("active raid", "active level")),
+    of("mdadm-detail", "mdadm-raid1-degraded.txt", ("Version : 1.2", "Version : 2.0")),
 ];
 
 pub(super) fn fixture(file: &str) -> String {
@@ -151,9 +159,23 @@ fn every_parser_has_a_recording_unless_it_says_so() {
     }
 }
 
+const TOPO: &str = "nvidia-smi-580.105.08-4xa100-topo.txt";
+const FRYER: &str = "gpu-fryer-2gpus-documented.txt";
+
+/// A matrix in which one GPU says that it lost a link, and the other does not.
+fn one_way() -> String {
+    fixture(TOPO).replacen("GPU0\t X \tNV12\tNV12", "GPU0\t X \tNV12\tNODE", 1)
+}
+
+/// What gpu-fryer printed before its issue 10 was mended: a GPU that did nothing is healthy.
+fn idle_fryer() -> String {
+    let idle = "GPU #1:      0 Gflops/s (min: 18446744073.71, max: 0.00, dev: 0.00)";
+    fixture(FRYER).replace("GPU #1:  51127 Gflops/s (min: 50577.53, max: 51677.05, dev: 51127.29)", idle)
+}
+
 #[test]
 fn what_is_no_answer_says_why() {
-    let table: [(&str, i32, &str, &str); 12] = [
+    let table: [(&str, i32, &str, &str); 22] = [
         ("nvidia-smi-xml", 0, &fixture("nvidia-smi-535.54.03-a100-mig-v12.xml"), "4 GPUs are attached, it tells of 1"),
         ("nvidia-smi-xml", 15, &fixture("nvidia-smi-590.44.01-2xa5000-v13.xml"), "nvidia-smi failed"),
         (
@@ -176,6 +198,36 @@ fn what_is_no_answer_says_why() {
             "--report_gbits",
         ),
         ("kernel-log", 1, &fixture("dmesg-clean.txt"), "the log was not read"),
+        ("nvidia-smi-topo", 0, &one_way(), "GPU0 and GPU2 reach each other differently"),
+        ("nvidia-smi-topo", 0, &fixture(TOPO).replace("Legend:\n\n  X ", "  X "), "no legend"),
+        ("gpu-fryer", 0, &fixture(FRYER).replace("All GPUs seem", "Nobody seems"), "last word"),
+        ("gpu-fryer", 1, &fixture(FRYER), "last word"),
+        ("gpu-fryer", 0, &idle_fryer(), "GPU 1 computed nothing"),
+        ("dcgmproftester", 0, "Worker 0:0[1007]: Fp32EngineActive: target max, dcgm 0\n", "not understood"),
+        (
+            "dcgmproftester",
+            0,
+            &fixture("dcgmproftester-documented.txt").replace("Skipping Unwatch", "Skipping Watch"),
+            "its end",
+        ),
+        (
+            "df",
+            0,
+            "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 50 50 90% /\n",
+            "not understood",
+        ),
+        (
+            "mdstat",
+            0,
+            "Personalities : [raid1] \nmd0 : active raid1 sda[0]\n      8 blocks [2/2] [U_]\nunused devices: <none>\n",
+            "go with",
+        ),
+        (
+            "mdstat",
+            0,
+            "Personalities : [raid1] \nmd0 : active raid1 sda[0]\n      8 blocks [2/1] [U_]\n",
+            "begin and end",
+        ),
     ];
     for (parser, exit, text, wanted) in table {
         let why = parse(parser, &Answer { exit, text, messages: "", serial: None }).expect_err(parser);
@@ -190,10 +242,14 @@ fn what_is_no_answer_says_why() {
     assert_eq!(reading.number("gpu.remapped_rows_pending", "0000:01:00.0"), None, "with MIG it does not tell");
 }
 
-/// Bad news that no recording holds, put where the tool would put it.
+fn read(parser: &str, text: &str) -> Result<Reading, String> {
+    parse(parser, &Answer { exit: 0, text, messages: "", serial: None })
+}
+
+// Bad news that no recording holds, put where the tool would put it.
+
 #[test]
-fn bad_news_is_read_as_such() {
-    let read = |parser: &str, text: &str| parse(parser, &Answer { exit: 0, text, messages: "", serial: None });
+fn bad_news_of_gpus_is_read_as_such() {
     let xml = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
     let hot =
         xml.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1).replacen("pending>No<", "pending>Yes<", 1);
@@ -217,7 +273,52 @@ fn bad_news_is_read_as_such() {
     assert!(read("nccl-tests-json", &wrong).is_err(), "three are out of bounds and it is okay");
     let told = wrong.replacen("\"okay\": \"true\"", "\"okay\": \"false\"", 1);
     assert_eq!(read("nccl-tests-json", &told).expect("a failure").number("nccl.wrong", ""), Some(3.0));
+}
 
+#[test]
+fn bad_news_of_links_and_burn_ins_is_read_as_such() {
+    let lost: String = fixture(TOPO).replace("GPU0\t X \tNV12\tNV12", "GPU0\t X \tNV12\tNODE");
+    let lost = lost.replace("GPU2\tNV12\tNV12\t X", "GPU2\tNODE\tNV12\t X");
+    let reading = read("nvidia-smi-topo", &lost).expect("a board with a lost link");
+    let of = |metric, gpu| reading.number(metric, gpu);
+    assert_eq!((of("topo.nvlinks", "GPU 0"), of("topo.gpus_by_nvlink", "GPU 2")), (Some(0.0), Some(2.0)));
+    assert_eq!((of("topo.nvlinks", "GPU 1"), of("topo.gpus_by_nvlink", "GPU 1")), (Some(12.0), Some(3.0)));
+    let underlined = fixture(TOPO).replace("GPU0\tGPU1\tGPU2\tGPU3\tNIC0", "\u{1b}[4mGPU0\tGPU1\tGPU2\tGPU3\tNIC0");
+    let underlined = underlined.replace("GPU NUMA ID\n", "GPU NUMA ID\u{1b}[0m\n");
+    assert_eq!(read("nvidia-smi-topo", &underlined), read("nvidia-smi-topo", &fixture(TOPO)));
+    let newer = fixture("dcgmproftester-documented.txt").replace("252917.0", "2.53e+05").replace("0:0[", "0:0 [");
+    assert_eq!(read("dcgmproftester", &newer).expect("DCGM 4").number("proftester.reports", "GPU 0"), Some(5.0));
+    let hot = fixture(FRYER).replacen("Thermal HW: false", "Thermal HW: true", 1);
+    assert_eq!(read("gpu-fryer", &hot).expect("a reading").number("fryer.throttled", "GPU 0"), Some(1.0));
+}
+
+#[test]
+fn bad_news_of_arrays_is_read_as_such() {
+    let stopped =
+        "Personalities : [raid1] \nmd127 : inactive sda[0](S)\n      8 blocks super 1.2\n\nunused devices: <none>\n";
+    let reading = read("mdstat", stopped).expect("an array that does not run");
+    assert_eq!(
+        (reading.number("raid.inactive", "md127"), reading.number("raid.devices_missing", "md127")),
+        (Some(1.0), None)
+    );
+
+    let short = "/dev/md0:\n           Version : 1.2\n        Raid Level : raid0\n     Total Devices : 1\n\n             State : inactive\n   \
+                 Working Devices : 1\n\n    Number   Major   Minor   RaidDevice\n\n       -       8       48        -        /dev/sdd\n";
+    let reading = read("mdadm-detail", short).expect("an array that does not run");
+    assert_eq!(
+        (reading.number("raid.inactive", "md0"), reading.number("raid.devices_missing", "md0")),
+        (Some(1.0), None)
+    );
+    let rebuilding = fixture("mdadm-raid1-degraded.txt").replace("clean, degraded", "clean, degraded, recovering");
+    assert_eq!(read("mdadm-detail", &rebuilding).expect("a reading").number("raid.rebuilding", "md0"), Some(1.0));
+    assert!(
+        read("mdadm-detail", &rebuilding.replace("degraded, ", "")).is_err(),
+        "one of two devices, and not degraded"
+    );
+}
+
+#[test]
+fn bad_news_of_hosts_is_read_as_such() {
     let log = "[    1.000000] a message\n  of two lines\n[    2.000000] another\n";
     assert_eq!(read("kernel-log", log).expect("a log").number("kernel.lines", ""), Some(2.0));
     assert!(read("kernel-log", "  of two lines\n[    2.000000] another\n").is_err(), "the rest of nothing");

@@ -4,7 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use muster_core::facts::{Cpu, Facts, Memory, PciDevice};
-use muster_core::gates::{Gate, Verdict};
+use muster_core::firmware::Compared;
+use muster_core::gates::{Gate, Mode, Verdict};
+use muster_core::profiles::GatePolicy;
 use muster_core::stacks::ConvergePlan;
 
 use super::bench::{gate, nvme, plan, profile, run, run_in, shipped};
@@ -186,6 +188,39 @@ fn software_is_held_against_the_stack() {
         told[0].1
     );
     assert!(told[1].1.contains("kernel 6.1.0-39-amd64 runs, 6.1.0-40-amd64 is installed"), "{}", told[1].1);
+}
+
+#[test]
+fn firmware_is_held_against_what_the_bmc_said() {
+    let one = |item: &str, wanted: &str, found: Option<&str>| Compared {
+        item: item.into(),
+        wanted: wanted.into(),
+        found: found.map(str::to_owned),
+    };
+    let right = one("firmware bmc", "1.74", Some("1.74"));
+    let wrong = one("bios SriovGlobalEnable", "Enabled", Some("Disabled"));
+    let unknown = one("firmware nvswitch", "1.0", None);
+    let judged = |firmware: Option<Vec<Compared>>, mode: Option<Mode>| {
+        let mut plan = plan(vec![shipped_gate("software.firmware")]);
+        plan.firmware = firmware;
+        let policy = mode.map(|mode| ("software.firmware".to_owned(), GatePolicy { mode, because: "no BMC".into() }));
+        plan.profile.gates.extend(policy);
+        let result = run(&plan, &Facts::default()).expect("results").remove(0);
+        (result.verdict, result.reason)
+    };
+    assert_eq!(judged(Some(vec![right.clone()]), None).0, Verdict::Pass);
+    assert_eq!(judged(Some(vec![]), None).0, Verdict::Pass, "its stack wants nothing");
+    assert_eq!(judged(None, None).0, Verdict::Error, "nobody said what is wanted");
+    let (verdict, told) = judged(Some(vec![right.clone(), wrong, unknown.clone()]), None);
+    assert_eq!(verdict, Verdict::Fail, "{told}");
+    assert!(told.contains("bios SriovGlobalEnable is Disabled, wanted Enabled"), "{told}");
+    assert!(told.contains("firmware nvswitch is unknown, wanted 1.0"), "{told}");
+    assert_eq!(judged(Some(vec![right, unknown.clone()]), None).0, Verdict::Error, "unknown is no pass");
+    // A BMC that says nothing at all: an error, unless the profile says that this model has none to say it.
+    assert_eq!(judged(Some(vec![unknown.clone()]), None).0, Verdict::Error);
+    let (verdict, told) = judged(Some(vec![unknown]), Some(Mode::Optional));
+    assert_eq!(verdict, Verdict::Skipped, "{told}");
+    assert!(told.contains("its BMC says nothing of firmware and BIOS"), "{told}");
 }
 
 #[test]

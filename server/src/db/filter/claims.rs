@@ -14,6 +14,8 @@ pub const CLAIMS: List = List {
     from: "claims c",
     only: "c.state <> 'released'",
     kind: None,
+    as_of: None,
+    until: None,
     id: "c.id",
     by_name: "c.name",
     field,

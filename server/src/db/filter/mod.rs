@@ -1,21 +1,31 @@
 //! The filter grammar of lists, `state=in_service AND rack~"r1*" AND label.gpu=h200`, and the only place that builds SQL: from a whitelist
 //! of fields and operators, with every value bound. A list says what it can be filtered and sorted by in a file of its own.
 
+mod access;
+mod approvals;
 mod claims;
 mod events;
 mod grammar;
+mod history;
 mod nodes;
 mod objects;
 mod operations;
 mod sight;
+mod waivers;
 
+pub use self::access::{AGENTS, USERS, tokens};
+pub use self::approvals::approvals;
 pub use self::claims::CLAIMS;
 pub use self::events::event_seqs;
 pub use self::grammar::{Op, Term, parse};
+pub use self::history::{COMPONENTS, DELIVERIES, GATE_RUNS, RECOVERIES, breakers};
 pub use self::nodes::NODES;
 pub use self::objects::objects;
 pub use self::operations::OPERATIONS;
+pub use self::waivers::waivers;
 
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
@@ -38,6 +48,10 @@ pub struct List {
     only: &'static str,
     /// Of which kind they are, where one table has several.
     kind: Option<&'static str>,
+    /// When it is read, where it changes by time alone how a row stands.
+    as_of: Option<Timestamp>,
+    /// A time of theirs that must be to come.
+    until: Option<&'static str>,
     id: &'static str,
     /// Empty where nothing is sorted by it.
     by_name: &'static str,
@@ -84,7 +98,8 @@ pub enum Order {
 pub const BY_NAME: [Sort; 2] = [NAME_UP, NAME_DOWN];
 const NAME_UP: Sort = Sort { key: Key::Name, order: Order::Up };
 const NAME_DOWN: Sort = Sort { key: Key::Name, order: Order::Down };
-const OLDEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Up };
+/// In the order in which they were made.
+pub const OLDEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Up };
 const NEWEST_FIRST: Sort = Sort { key: Key::Id, order: Order::Down };
 
 /// How many fit in all.
@@ -100,6 +115,8 @@ pub enum Count {
 enum Field<'term> {
     /// A text expression.
     Text(&'static str),
+    /// The same with the time of the reading between its parts: what a row is called then.
+    AsOf(&'static str, &'static str),
     /// The object that a column refers to, by its name. By id where that serves an index.
     Object {
         column: &'static str,
@@ -107,6 +124,10 @@ enum Field<'term> {
     },
     /// The node that a column refers to, by its name or id.
     Node {
+        column: &'static str,
+    },
+    /// What a column refers to, by its id.
+    Id {
         column: &'static str,
     },
     /// Something else that rows have by name: which of them have it, and how it is called.
@@ -212,21 +233,28 @@ fn rows(query: &mut QueryBuilder<Postgres>, list: &List, sight: &Sight) {
     if let Some(kind) = list.kind {
         query.push(" AND o.kind = ").push_bind(kind);
     }
+    if let Some((until, now)) = list.until.zip(list.as_of) {
+        query.push(" AND ").push(until).push(" > ").push_bind(now.to_sqlx());
+    }
 }
 
 fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], sight: &Sight) -> Result<(), Error> {
     for term in terms {
         query.push(" AND ");
-        condition(query, (list.field)(term)?, term);
+        condition(query, (list.field)(term)?, term, list.as_of);
     }
     sight::within(query, &list.place, sight);
     Ok(())
 }
 
-fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term) {
+fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term, as_of: Option<Timestamp>) {
     match field {
         Field::Text(expression) => {
             query.push(expression);
+            compare(query, term);
+        }
+        Field::AsOf(before, after) => {
+            query.push(before).push_bind(as_of.unwrap_or_default().to_sqlx()).push(after);
             compare(query, term);
         }
         Field::Object { column, kind } => among(query, column, term.op, |query| named_objects(query, kind, term)),
@@ -240,6 +268,11 @@ fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term) 
                 Ok(id) if term.op == Op::Equal => drop(query.push(column).push(" = ").push_bind(id)),
                 _ => among(query, column, term.op, named),
             }
+        }
+        Field::Id { column } => {
+            let id = term.value.parse::<Uuid>().unwrap_or_default();
+            let word = if term.op == Op::NotEqual { " IS DISTINCT FROM " } else { " = " };
+            query.push(column).push(word).push_bind(id);
         }
         Field::Held { among, name } => {
             query.push(if term.op == Op::NotEqual { "NOT EXISTS (" } else { "EXISTS (" });
@@ -320,4 +353,21 @@ fn word<'term, T: std::str::FromStr>(term: &Term, column: &'static str, noun: &s
         return Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not {noun}", term.value)));
     }
     Ok(Field::Text(column))
+}
+
+/// The same for words that have no type of their own.
+fn one_of<'term>(term: &Term, words: &[&str], field: Field<'term>) -> Result<Field<'term>, Error> {
+    if term.op != Op::Like && !words.contains(&term.value.as_str()) {
+        let detail = format!("{:?} is none of {}", term.value, words.join(", "));
+        return Err(Error::unprocessable("filter", "unknown_value", detail));
+    }
+    Ok(field)
+}
+
+/// The object whose id it is: what the path of a request names, never its name.
+fn by_id<'term>(term: &Term, column: &'static str) -> Result<Field<'term>, Error> {
+    match term.value.parse::<Uuid>() {
+        Ok(_) => Ok(Field::Id { column }),
+        Err(_) => Err(Error::unprocessable("filter", "unknown_value", format!("{:?} is not an id", term.value))),
+    }
 }

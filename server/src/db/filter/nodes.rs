@@ -14,6 +14,8 @@ pub const NODES: List = List {
     from: "nodes n",
     only: "true",
     kind: None,
+    as_of: None,
+    until: None,
     id: "n.id",
     by_name: "n.name",
     field,
@@ -26,6 +28,8 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         "state" => word::<State>(term, "n.state", "a state")?,
         "serial" => Field::Text("n.serial"),
         "protected" => Field::Text("n.protected::text"),
+        "drifted" => Field::Text("(COALESCE(n.drift_items, 0) > 0)::text"),
+        "out_in_scheduler" => Field::Text("(EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id))::text"),
         "pool" => Field::HeldOf {
             among: "SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released'",
             column: "c.pool_id",
@@ -41,7 +45,7 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         other => match other.strip_prefix("label.") {
             Some(label) => Field::Label { column: "n.labels", label },
             None => {
-                let known = "name, state, serial, protected, pool, claim, site, rack, profile, label.NAME";
+                let known = "name, state, serial, protected, drifted, out_in_scheduler, pool, claim, site, rack, profile, label.NAME";
                 return Err(unknown(other, known));
             }
         },

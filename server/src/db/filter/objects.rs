@@ -13,6 +13,8 @@ pub fn objects(kind: &'static str) -> List {
         from: "objects o",
         only: "true",
         kind: Some(kind),
+        as_of: None,
+        until: None,
         id: "o.id",
         by_name: "o.name",
         field,

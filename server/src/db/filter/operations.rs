@@ -32,17 +32,23 @@ pub const OPERATIONS: List = List {
     from: "operations o",
     only: "true",
     kind: None,
+    as_of: None,
+    until: None,
     id: "o.id",
     by_name: "",
     field,
     place: PLACE,
 };
 
-/// Where its node does, and in the pool of its claim, or of the node's.
+/// Where its node does, and in the pool of its claim, or of the node's. A run of pairs lies where its pool does.
 const PLACE: Place = Place {
     joins: " LEFT JOIN nodes n ON n.id = o.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'
-             LEFT JOIN claims c ON c.id = o.claim_id",
-    pool: "COALESCE(c.pool_id, h.pool_id)",
+             LEFT JOIN claims c ON c.id = o.claim_id LEFT JOIN pair_runs r ON r.id = o.id LEFT JOIN objects rp ON rp.id = r.pool_id
+             LEFT JOIN object_refs rc ON rc.from_id = r.pool_id AND rc.pointer = '/spec/cluster'
+             LEFT JOIN object_refs rs ON rs.from_id = rc.to_id AND rs.pointer = '/spec/site'",
+    site: "COALESCE(n.site_id, rs.to_id)",
+    pool: "COALESCE(c.pool_id, h.pool_id, r.pool_id)",
+    labels: "COALESCE(n.labels, rp.labels)",
     ..OF_NODE
 };
 

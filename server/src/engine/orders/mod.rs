@@ -1,20 +1,22 @@
 //! Builds what an agent is told when it leases a job. Secrets are opened here, go to the agent, and are stored nowhere else.
 
 mod adopt; // The first login to a machine that runs already
+mod bmc; // BMCs, and their passwords
 mod cluster; // Members as the scheduler must know them
+mod firmware; // Firmware and BIOS, as the stack wants them of this machine
+mod pair; // Two nodes that measure each other
 mod stack; // The stack, resolved for one node
 
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use muster_core::clusters::{ClusterSpec, SlurmCluster};
-use muster_core::facts::{Facts, Firmware};
+use muster_core::facts::Facts;
 use muster_core::gates::xid::XidOverrides;
 use muster_core::ids::PermitId;
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergePlan;
-use muster_core::values::{Digest, Secret};
-use muster_core::wire::agent::{BootLive, Job, JobSpec, Login, Power};
-use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
+use muster_core::values::Digest;
+use muster_core::wire::agent::{BootLive, Job, JobSpec, Login};
 use muster_core::wire::node::{GatePlan, StaticNetwork, WipePlan, WriteImage};
 use serde::Deserialize;
 use sqlx::PgConnection;
@@ -27,6 +29,8 @@ use crate::engine::outcomes::wanted;
 use crate::engine::waivers;
 use crate::keys::Keys;
 
+use self::bmc::power;
+pub use self::bmc::secret_place;
 pub use self::cluster::members;
 
 /// Port of the agent's boot listener.
@@ -48,14 +52,15 @@ struct Sources<'a> {
 /// # Errors
 /// When something the step needs is not declared or a secret cannot be opened: a sentence for the person who declared it.
 pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Timestamp) -> anyhow::Result<Job> {
-    let node = db::specs::find_node(conn, row.node).await?;
-    let wiring = db::specs::find_wiring(conn, row.node)
-        .await?
-        .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
-    let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
-    let sources = Sources { keys: &app.keys, row, node, wiring, agent_address: subnet.agent_address, now };
+    let (sources, subnet) = sources(&app.keys, conn, row, now).await?;
     let step: Step = row.step.parse()?;
     let spec = spec(conn, &sources, &subnet, step).await?;
+    anyhow::ensure!(
+        spec.kind() == kind(step),
+        "the order of {step} is of the kind {}, not {}",
+        spec.kind(),
+        kind(step)
+    );
     Ok(Job {
         id: row.id,
         attempt: row.attempt,
@@ -66,6 +71,44 @@ pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Tim
         acts: db::acts::list(conn, row.id, row.round, now).await?,
         spec,
     })
+}
+
+/// The kind of order that a step is given to an agent as: whether an agent can read it is asked before it is built.
+pub fn kind(step: Step) -> &'static str {
+    match step {
+        Step::BootLive => "boot_live",
+        Step::Inventory => "inventory",
+        Step::PowerOff => "power_off",
+        Step::PowerOn => "power_on",
+        Step::PowerCycle => "power_cycle",
+        Step::Firmware | Step::FirmwareLook => "firmware",
+        Step::RotateBmc => "rotate_bmc",
+        Step::WriteImage => "write_image",
+        Step::BootDisk => "boot_disk",
+        Step::Converge | Step::Recheck | Step::Drift => "converge",
+        Step::Adopt => "adopt",
+        Step::Reboot | Step::RebootTest => "reboot",
+        Step::Gates | Step::GatesAfterReboot | Step::Sweep => "gates",
+        Step::Admit => "slurm_admit",
+        Step::Drain | Step::Hold => "slurm_drain",
+        Step::Pair => "pair",
+        Step::Remove => "slurm_remove",
+        Step::Wipe => "wipe",
+    }
+}
+
+async fn sources<'a>(
+    keys: &'a Keys,
+    conn: &mut PgConnection,
+    row: &'a LeasedRow,
+    now: Timestamp,
+) -> anyhow::Result<(Sources<'a>, SubnetDocument)> {
+    let node = db::specs::find_node(conn, row.node).await?;
+    let wiring = db::specs::find_wiring(conn, row.node)
+        .await?
+        .ok_or_else(|| anyhow!("{} has no MAC with an address on a subnet", node.name))?;
+    let subnet: SubnetDocument = serde_json::from_value(wiring.subnet.clone()).context("the subnet's spec")?;
+    Ok((Sources { keys, row, node, wiring, agent_address: subnet.agent_address, now }, subnet))
 }
 
 async fn spec(
@@ -84,7 +127,9 @@ async fn spec(
             JobSpec::PowerOff { power: power(conn, s).await?, login, permit: permit(s)? }
         }
         Step::PowerOn => JobSpec::PowerOn { power: power(conn, s).await?, permit: permit(s)? },
+        Step::Firmware | Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
         Step::PowerCycle => JobSpec::PowerCycle { power: power(conn, s).await?, permit: permit(s)? },
+        Step::RotateBmc => JobSpec::RotateBmc(bmc::rotate(conn, s).await?),
         Step::WriteImage => JobSpec::WriteImage {
             login: live(conn, s).await?.context("no live image is pinned")?,
             plan: write_image(conn, s, subnet).await?,
@@ -116,11 +161,9 @@ async fn spec(
             let revision = db::specs::next_revision(conn).await?;
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
         }
-        Step::Drain => JobSpec::SlurmDrain {
-            cluster: slurm(s)?,
-            name: s.node.name.clone(),
-            reason: "muster: leaving service".to_owned(),
-        },
+        Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
+        Step::Hold => drain(s, "muster: measured against other nodes, back in a while")?,
+        Step::Drain => drain(s, "muster: leaving service")?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
             JobSpec::SlurmRemove { cluster: slurm(s)?, revision, name: s.node.name.clone() }
@@ -183,38 +226,6 @@ async fn boot_live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<B
 
 fn permit(s: &Sources<'_>) -> anyhow::Result<PermitId> {
     s.row.permit.context("the job has no permit")
-}
-
-async fn power(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<Power> {
-    let (Some(address), Some(credential)) = (s.node.bmc_address, s.node.bmc_credential) else {
-        let person = s.node.power_person.clone().context("the node has neither a BMC nor a person")?;
-        return Ok(Power::Manual { person });
-    };
-    let sealed = db::keys::find_secret(conn, credential).await?.context("the BMC credential has no secret")?;
-    let secret = s.keys.master.open(&secret_place(credential), &sealed)?;
-    let user = db::specs::find_credential_user(conn, credential).await?.context("the BMC credential has no user")?;
-    let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
-    let password = Secret::new(String::from_utf8(secret).context("the BMC's password is not UTF-8")?);
-    match s.node.power.as_str() {
-        "redfish" => {
-            let certificate = s.node.bmc_certificate.as_deref().map(str::parse).transpose()?;
-            let system = s.node.bmc_system.clone();
-            Ok(Power::Redfish(BmcTarget { address, port, user, password, certificate, system }))
-        }
-        "ipmi" => {
-            let firmware = match s.node.bmc_firmware.as_deref() {
-                Some("bios") => Firmware::Bios,
-                Some(_) | None => Firmware::Uefi,
-            };
-            Ok(Power::Ipmi(IpmiTarget { address, port, user, password, firmware }))
-        }
-        other => bail!("{} is powered by {other:?}", s.node.name),
-    }
-}
-
-/// Where a credential's secret lies: bound into its ciphertext.
-pub fn secret_place(credential: muster_core::ids::ObjectId) -> String {
-    format!("secrets/{credential}")
 }
 
 /// A login to the live image, while one is pinned.
@@ -310,6 +321,7 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         waived: waivers::gates(conn, s.row.node, s.now).await?,
         health: db::sweeps::find_suite(conn, s.row.node, "smoke").await?,
         xid: site.xid,
+        firmware: firmware::compared(conn, s).await?,
     })
 }
 
@@ -317,6 +329,10 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
 async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
     Ok(GatePlan { suite, only: Vec::new(), in_use: true, ..gates(conn, s).await? })
+}
+
+fn drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {
+    Ok(JobSpec::SlurmDrain { cluster: slurm(s)?, name: s.node.name.clone(), reason: reason.to_owned() })
 }
 
 fn slurm(s: &Sources<'_>) -> anyhow::Result<SlurmCluster> {

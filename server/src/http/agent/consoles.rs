@@ -3,7 +3,7 @@
 use axum::extract::State;
 use http::StatusCode;
 use muster_core::consoles::{self, CHUNK_BYTES};
-use muster_core::wire::agent::{ConsoleChunk, ConsoleReport};
+use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 
 use super::Agent;
 use crate::app::App;

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use axum::extract::State;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::JobId;
+use muster_core::lifecycle::steps::Step;
+use muster_core::wire;
 use muster_core::wire::agent::{
     ActReply, Job, LeaseJobs, LeasedJobs, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, StartAct,
 };
 use muster_core::wire::node::{Failure, Progress};
+use muster_core::wire::orders::ORDERS;
 use serde_json::json;
+use sqlx::PgConnection;
 
 use super::told::Told;
 use super::{Agent, LEASE_S, Standing};
@@ -47,15 +51,24 @@ pub(super) fn stale() -> Error {
     Error::conflict("stale_attempt", "Another attempt of this job is current.")
 }
 
+/// The steps whose orders an agent can read, by what it says of itself.
+fn readable(headers: &HeaderMap) -> Vec<String> {
+    let said = headers.get(ORDERS).map(|value| value.to_str().unwrap_or_default());
+    let steps = Step::ALL.iter().filter(|step| wire::orders::reads(said, orders::kind(**step)));
+    steps.map(|step| step.as_str().to_owned()).collect()
+}
+
 pub(super) async fn lease(
     State(app): State<App>,
     agent: Agent,
+    headers: HeaderMap,
     Json(request): Json<LeaseJobs>,
 ) -> Result<Json<LeasedJobs>, Error> {
+    let steps = readable(&headers);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_agents.notified();
-        let jobs = lease_now(&app, &agent, &request).await?;
+        let jobs = lease_now(&app, &agent, &request, &steps).await?;
         if !jobs.is_empty() || tokio::time::Instant::now() >= deadline {
             return Ok(Json(LeasedJobs { jobs }));
         }
@@ -68,7 +81,7 @@ pub(super) async fn lease(
     }
 }
 
-async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<Job>, Error> {
+async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs, steps: &[String]) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     if agent.fence_alone(&mut tx, request.epoch, app).await? != Standing::Acts {
@@ -76,13 +89,27 @@ async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs) -> Result<Vec<
         return Ok(Vec::new());
     }
     let capacity = i64::from(request.capacity.min(MOST));
-    let rows = db::jobs::lease(&mut tx, agent.site, agent.id, capacity, now, lease_end(now)).await?;
+    if steps.len() < Step::ALL.len() {
+        hold_back(&mut tx, agent, steps, now).await?;
+    }
+    let rows = db::jobs::lease(&mut tx, (agent.site, agent.id), steps, capacity, now, lease_end(now)).await?;
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
     // Built with nothing held: an answer that never arrives is what a lease's end is for.
     let orders = stream::iter(rows).map(|row| order(app, row, now)).buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
+}
+
+/// What the site's agent cannot read waits for one that can, and says so once.
+async fn hold_back(conn: &mut PgConnection, agent: &Agent, steps: &[String], now: Timestamp) -> Result<(), Error> {
+    let awaited = format!("an agent that knows this order: {} of {} is older; update it", agent.name, agent.site_name);
+    for held in db::held_back::note(conn, agent.site, steps, &awaited).await? {
+        let summary = format!("{}: {} waits for {awaited}", held.node_name, held.step);
+        let event = NewEvent::node(now, "muster", "step.held_back", held.node, summary).under(held.operation);
+        db::events::insert(conn, event.with(json!({ "step": held.step, "job": held.id }))).await?;
+    }
+    Ok(())
 }
 
 /// The order for a leased row; `None` when it cannot be built, which ends the step.

@@ -8,6 +8,7 @@ mod consoles; // What nodes wrote on their consoles
 mod jobs; // Lease, act, renew, outcome, permits
 mod marks; // What an agent is to remember, and what it remembers
 mod members; // Who is in a cluster
+mod scheduler; // What schedulers say of nodes that take no jobs
 mod sightings; // What the boot services saw
 mod site; // What the boot services answer from
 pub mod tls; // The listener on a socket
@@ -68,6 +69,7 @@ pub fn router(app: App) -> Router {
         .route("/agent/v1/jobs/{job}/renew", post(jobs::renew))
         .route("/agent/v1/jobs/{job}/outcome", post(jobs::outcome))
         .route("/agent/v1/permits/redeem", post(jobs::redeem))
+        .route("/agent/v1/scheduler", post(scheduler::report))
         .route("/agent/v1/sightings", post(sightings::report))
         .route("/agent/v1/consoles", post(consoles::report))
         .route("/agent/v1/blobs/sha256/{hex}", get(blobs::get))

@@ -6,6 +6,7 @@ use axum::extract::State;
 use http::StatusCode;
 use muster_api::claims::CreateClaim;
 use muster_api::problem::Problem;
+use muster_core::claims::WaitFor;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -61,10 +62,13 @@ pub(in crate::http) async fn create(
     let missing = || format!("There is no pool called {:?}.", request.spec.pool);
     let pool = pool.ok_or_else(|| Error::unprocessable("/spec/pool", "not_found", missing()))?;
     both(conn, actor, "pool", &pool.name, missing).await?;
-    let profile = profile(conn, &pool).await?;
+    let profile = profile(conn, pool.id).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
-        (Some(name), None) => named(conn, name, profile).await?,
-        (None, Some(labels)) => any(conn, labels, profile).await?,
+        (Some(name), None) => named(conn, ("/spec/node", name), profile).await?,
+        (None, Some(labels)) => any(conn, labels, profile).await?.ok_or_else(|| {
+            let detail = "No available node fits; see `muster node list --filter state=available`.";
+            Error::conflict("no_node_available", detail)
+        })?,
         _ => return Err(Error::unprocessable("/spec", "one_of", "Exactly one of node and selector.")),
     };
     let missing = || "No node of yours fits.".to_owned();
@@ -72,15 +76,15 @@ pub(in crate::http) async fn create(
     let id = ClaimId::new();
     let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
     let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-    bind(conn, app, actor, &node, (id, &name, spec), &pool).await?;
-    let row = db::claims::find(conn, &id.to_string()).await?.ok_or_else(|| Error::NotFound(name))?;
-    let object = super::object(row)?;
+    let asked = (request.spec.wait_for.unwrap_or_default(), request.spec.hold.unwrap_or_default());
+    bind(conn, app, actor, &node, (id, &name, spec, asked), &pool).await?;
+    let object = super::view::load(conn, &id.to_string()).await?;
     let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
     Ok(answer.location(object.link))
 }
 
 /// Both ends are the claimer's to bind. What they may not even read does not exist for them.
-async fn both(
+pub(super) async fn both(
     conn: &mut PgConnection,
     actor: &Actor,
     kind: &str,
@@ -94,21 +98,25 @@ async fn both(
 }
 
 /// A name that people can read and nobody has: the pool's, and the random end of the id.
-fn generated(pool: &str, id: ClaimId) -> String {
+pub(super) fn generated(pool: &str, id: ClaimId) -> String {
     let id = id.0.simple().to_string();
     let pool: String = pool.chars().take(50).collect();
     format!("{}-{}", pool.trim_end_matches('-'), &id[id.len() - 12..])
 }
 
 /// The hardware profile that nodes of the pool have, if it asks for one.
-async fn profile(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Option<ObjectId>, Error> {
-    Ok(db::objects::find_target(conn, pool.id, "/spec/profile").await?.map(|row| row.id))
+pub(super) async fn profile(conn: &mut PgConnection, pool: ObjectId) -> Result<Option<ObjectId>, Error> {
+    Ok(db::objects::find_target(conn, pool, "/spec/profile").await?.map(|row| row.id))
 }
 
 /// The node that is named, if it can be had now.
-async fn named(conn: &mut PgConnection, name: &str, profile: Option<ObjectId>) -> Result<LockedNode, Error> {
+pub(super) async fn named(
+    conn: &mut PgConnection,
+    (pointer, name): (&'static str, &str),
+    profile: Option<ObjectId>,
+) -> Result<LockedNode, Error> {
     let node = db::nodes::find_for_update(conn, name).await?;
-    let missing = || Error::unprocessable("/spec/node", "not_found", format!("There is no node called {name:?}."));
+    let missing = || Error::unprocessable(pointer, "not_found", format!("There is no node called {name:?}."));
     let node = node.ok_or_else(missing)?;
     // Read again under the lock: whoever held it may just have claimed the node.
     let node = db::nodes::find_for_update(conn, &node.id.to_string()).await?.ok_or_else(missing)?;
@@ -129,23 +137,20 @@ async fn named(conn: &mut PgConnection, name: &str, profile: Option<ObjectId>) -
     }
 }
 
-/// Any node that fits.
-async fn any(
+/// Any node that fits; none when there is none.
+pub(super) async fn any(
     conn: &mut PgConnection,
     labels: &BTreeMap<String, String>,
     profile: Option<ObjectId>,
-) -> Result<LockedNode, Error> {
+) -> Result<Option<LockedNode>, Error> {
     for _ in 0..ROUNDS {
         let Some(id) = db::claims::find_available(conn, labels, profile).await? else { break };
         let node = db::nodes::find_for_update(conn, &id.to_string()).await?;
         if let Some(node) = node.filter(|node| !node.claimed && node.state == "available") {
-            return Ok(node);
+            return Ok(Some(node));
         }
     }
-    Err(Error::conflict(
-        "no_node_available",
-        "No available node fits; see `muster node list --filter state=available`.",
-    ))
+    Ok(None)
 }
 
 async fn bind(
@@ -153,7 +158,7 @@ async fn bind(
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    (id, name, spec): (ClaimId, &str, Value),
+    (id, name, spec, (wait_for, hold)): (ClaimId, &str, Value, (WaitFor, bool)),
     pool: &ObjectRow,
 ) -> Result<(), Error> {
     let now = app.clock.now();
@@ -165,6 +170,9 @@ async fn bind(
         id,
         name: name.to_owned(),
         spec,
+        wait_for,
+        hold,
+        replaces: None,
         node: node.id,
         pool: pool.id,
         epoch,

@@ -1,17 +1,19 @@
 //! Claims: binding nodes to pools, and giving them back.
 
+pub(in crate::http) mod change; // What of a claim can be changed
 pub(in crate::http) mod create; // Binding
 pub mod release; // Giving back
+pub mod replace; // Another node
 pub mod undo; // Taking back what was given back
+mod view; // A claim as it is answered
+
+use std::time::Duration;
 
 use axum::extract::State;
-use muster_api::claims::ClaimStatus;
-use muster_api::object::{Labels, Object};
 use muster_api::problem::Problem;
-use muster_core::claims::ClaimState;
 use serde::Deserialize;
-use serde_json::Value;
 use sqlx::PgConnection;
+use tokio::time::Instant;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -20,10 +22,10 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::extract::{Path, Query};
 use super::paging::{self, ListQuery};
+use super::waiting;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::claims::ClaimRow;
 use crate::db::filter::{CLAIMS, Term};
 use crate::error::Error;
 
@@ -31,7 +33,8 @@ use crate::error::Error;
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_claims, create::create_claim))
-        .routes(routes!(get_claim, release::delete_claim))
+        .routes(routes!(get_claim, change::patch_claim, release::delete_claim))
+        .routes(routes!(replace::replace_claim))
         .routes(routes!(undo::undo_release))
 }
 
@@ -66,52 +69,44 @@ async fn list_claims(State(app): State<App>, actor: Actor, Query(query): Query<C
     let ClaimsQuery { limit, page_token, filter, sort, fields, count, .. } = query;
     let query = ListQuery { limit, page_token, filter, sort, fields, count };
     let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
-        db::claims::list_by_id(conn, ids).await?.into_iter().map(object).collect()
+        let rows = db::claims::list_by_id(conn, ids).await?;
+        view::objects(conn, rows).await
     };
     let mut conn = app.pool.acquire().await?;
     let only = (only, &actor.sight());
     paging::page(&mut conn, &CLAIMS, &query, only, load, |claim| (claim.id, claim.name.as_str())).await
 }
 
-/// One claim: by name while it holds a node, by id for ever.
-#[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id")), responses(
+/// How long to wait.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct WaitQuery {
+    /// Waits for what `spec.wait_for` says up to this long, at most `55s`. A claim that is stuck is not waited for.
+    wait: Option<String>,
+}
+
+/// One claim: by name while it holds a node, by id for ever; `?wait=55s` answers when it is ready or stuck, or as it stands then.
+#[utoipa::path(get, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), WaitQuery), responses(
     (status = 200, description = "The claim; its generation is the ETag", body = ref("#/components/schemas/Claim")),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
 ))]
-async fn get_claim(State(app): State<App>, _: Actor, Path(claim): Path<String>) -> Result<Answer, Error> {
-    let row = db::claims::find(&mut *app.pool.acquire().await?, &claim).await?;
-    let object = object(row.ok_or_else(|| Error::NotFound(format!("claim {claim:?}")))?)?;
-    Ok(Answer::ok(&object)?.etag(object.generation))
-}
-
-/// The row as it is answered.
-fn object(row: ClaimRow) -> Result<Object<Value, ClaimStatus>, Error> {
-    let state = match row.state.as_str() {
-        "bound" => ClaimState::Bound,
-        "releasing" => ClaimState::Releasing,
-        "released" => ClaimState::Released,
-        other => return Err(Error::internal(anyhow::anyhow!("claim {}: state {other:?}", row.id))),
-    };
-    let status = ClaimStatus {
-        state,
-        node: row.node_name,
-        node_state: row.node_state,
-        epoch: row.epoch,
-        released_at: row.released_at.map(|at| at.to_jiff()),
-        undo_until: row.undo_until.filter(|_| state == ClaimState::Releasing).map(|at| at.to_jiff()),
-        // Once released, the node is busy with somebody else's.
-        operation: row.operation.filter(|_| state != ClaimState::Released).map(|id| id.0),
-    };
-    Ok(Object {
-        id: row.id.0,
-        link: format!("/v1/claims/{}", row.name),
-        name: row.name.parse().map_err(Error::internal)?,
-        labels: Labels::new(),
-        annotations: Labels::new(),
-        spec: row.spec,
-        status,
-        generation: row.generation,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-    })
+async fn get_claim(
+    State(app): State<App>,
+    _: Actor,
+    Path(claim): Path<String>,
+    Query(query): Query<WaitQuery>,
+) -> Result<Answer, Error> {
+    let deadline = Instant::now() + query.wait.as_deref().map_or(Ok(Duration::ZERO), waiting::duration)?;
+    let mut changes = app.wake_readers.subscribe();
+    let mut key = claim;
+    loop {
+        let object = view::load(&mut *app.pool.acquire().await?, &key).await?;
+        if object.status.ready || object.status.stuck || Instant::now() >= deadline {
+            return Ok(Answer::ok(&object)?.etag(object.generation));
+        }
+        // This one, whoever has its name by then.
+        key = object.id.to_string();
+        waiting::change(&mut changes, deadline).await;
+    }
 }

@@ -6,8 +6,7 @@ use muster_api::operations::Operation;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
-use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::ids::{ClaimId, NodeId, OperationId};
 use serde::Deserialize;
 use sqlx::PgConnection;
 use utoipa::IntoParams;
@@ -18,11 +17,18 @@ use crate::db;
 use crate::db::claims::ClaimRow;
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
+use crate::db::replacements::Replacement;
+use crate::engine::releases::{self, Given};
+use crate::engine::replacements::{self, By};
 use crate::error::Error;
 use crate::http::answer::Answer;
+use crate::http::approvals::Wanted;
 use crate::http::extract::{Path, Query};
 use crate::http::preconditions::Preconditions;
 use crate::http::{approvals, dry_run, writing};
+
+/// A claim that changes nodes more often than this while it is looked at is a storm, and the caller tries again.
+const ROUNDS: usize = 5;
 
 /// How to release.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
@@ -88,8 +94,9 @@ async fn begin(
             _ if node.protected => return Err(protected(&node)),
             ("bound", _) => {
                 let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                match approvals::needed(conn, app, actor, &claim, &pool).await? {
-                    Some((_, because)) if dry_run::asked() => return Err(alone(&because)),
+                let wanted = Wanted { claim: &claim, replacement: None };
+                match approvals::needed(conn, app, actor, wanted, &pool).await? {
+                    Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
                     // The request stays, and the answer says that it is one.
                     Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
                     None => release(conn, app, actor, (&node, &claim), &pool, disks).await?,
@@ -109,8 +116,16 @@ async fn begin(
     written.await?
 }
 
-/// Releases inside the caller's transaction, which takes it back: how many more the limits allow, before this one. `None` where it is being
-/// released already.
+/// What a release would do.
+#[derive(Clone, Debug)]
+pub(in crate::http) struct Released {
+    /// How many more the limits allow, before this one.
+    pub limits: Vec<ReleaseLimit>,
+    /// The names of the nodes that go: the claim's, and the one that is on its way to take its place.
+    pub nodes: Vec<String>,
+}
+
+/// Releases inside the caller's transaction, which takes it back. `None` where it is being released already.
 ///
 /// # Errors
 /// What refuses the release, as [`delete_claim`] answers.
@@ -120,18 +135,20 @@ pub(in crate::http) async fn plan(
     actor: &Actor,
     claim: &ClaimRow,
     disks: Disks,
-) -> Result<Option<Vec<ReleaseLimit>>, Error> {
+) -> Result<Option<Released>, Error> {
     let (node, claim) = locked(conn, &claim.id.to_string()).await?;
     match claim.state.as_str() {
         _ if node.protected => Err(protected(&node)),
         "bound" => {
             let pool = approvals::pool_of(conn, claim.pool_id).await?;
-            let limits = approvals::limits(conn, app, actor, &claim, &pool).await?;
+            let of = Some((claim.pool_id, claim.pool.as_str(), &pool));
+            let limits = approvals::limits(conn, app, actor, of).await?;
             if let Some(because) = approvals::beyond(&limits) {
-                return Err(alone(&because));
+                return Err(approvals::alone(&because));
             }
+            let coming = coming(conn, claim.id).await?.map(|one| one.coming_node_name);
             release(conn, app, actor, (&node, &claim), &pool, disks).await?;
-            Ok(Some(limits))
+            Ok(Some(Released { limits, nodes: [claim.node_name].into_iter().chain(coming).collect() }))
         }
         _ => Ok(None),
     }
@@ -159,25 +176,44 @@ pub(in crate::http) async fn approved(
     }
 }
 
-/// The claim, under the lock of its node, which orders releases.
+/// The claim, under the lock of its node, which orders releases; and of the node that is on its way for it, if one is. Which nodes these are can change until
+/// they are locked.
 pub(in crate::http) async fn locked(conn: &mut PgConnection, key: &str) -> Result<(LockedNode, ClaimRow), Error> {
     let missing = || Error::NotFound(format!("claim {key:?}"));
-    let found = db::claims::find(conn, key).await?.ok_or_else(missing)?;
-    let node = db::nodes::find_for_update(conn, &found.node.to_string()).await?.ok_or_else(missing)?;
-    let claim = db::claims::find(conn, &found.id.to_string()).await?.ok_or_else(missing)?;
-    Ok((node, claim))
+    let mut found = db::claims::find(conn, key).await?.ok_or_else(missing)?;
+    for _ in 0..ROUNDS {
+        let coming = db::replacements::find_coming(conn, found.id).await?;
+        let mut nodes: Vec<NodeId> = [found.node].into_iter().chain(coming.map(|(_, node)| node)).collect();
+        // In one order, as whoever holds two of them.
+        nodes.sort_by_key(|node| node.0);
+        let mut own = None;
+        for id in nodes {
+            let node = db::nodes::find_for_update(conn, &id.to_string()).await?.ok_or_else(missing)?;
+            own = own.or(Some(node).filter(|node| node.id == found.node));
+        }
+        let again = db::claims::find(conn, &found.id.to_string()).await?.ok_or_else(missing)?;
+        let stays = again.node == found.node && db::replacements::find_coming(conn, again.id).await? == coming;
+        match own.filter(|_| stays) {
+            Some(node) => return Ok((node, again)),
+            None => found = again,
+        }
+    }
+    Err(Error::conflict("contended", format!("The claim {} is changing nodes; try again.", found.name)))
 }
 
-fn protected(node: &LockedNode) -> Error {
+/// What brings another node for a claim, while it comes.
+pub(super) async fn coming(conn: &mut PgConnection, claim: ClaimId) -> Result<Option<Replacement>, Error> {
+    match db::replacements::find_coming(conn, claim).await? {
+        Some((coming, _)) => db::replacements::find(conn, coming).await,
+        None => Ok(None),
+    }
+}
+
+pub(super) fn protected(node: &LockedNode) -> Error {
     Error::conflict("protected", format!("{} is protected; clear that first.", node.name))
 }
 
-/// What a release beyond the limit would be told, without asking anybody for it.
-fn alone(because: &str) -> Error {
-    Error::conflict("second_person", format!("{because} Somebody else would be asked to agree."))
-}
-
-fn over(claim: &ClaimRow) -> Error {
+pub(super) fn over(claim: &ClaimRow) -> Error {
     Error::conflict("released", format!("The claim {} is over.", claim.name))
 }
 
@@ -192,20 +228,24 @@ async fn release(
     let now = app.clock.now();
     let message = format!("released by deleting the claim {}", claim.name);
     let new = NewOperation { claim: Some(claim.id), ..actor.operation(now, "release", claim.node, message) };
-    let operation = new.id;
-    if let Some(former) = claim.operation {
-        let message = format!("overtaken by release (operation {operation})");
-        db::operations::end(conn, former, "cancelled", &message, now).await?;
-    }
     let window = SignedDuration::from_secs(i64::from(pool.undo_window_s));
-    let undo_until = (disks == Disks::Kept && !window.is_zero()).then(|| now + window);
-    if !db::claims::set_releasing(conn, claim.id, node.epoch + 1, undo_until, now).await? {
-        return Err(over(claim));
+    let given = Given {
+        claim: claim.id,
+        claim_name: &claim.name,
+        node: claim.node,
+        epoch: node.epoch,
+        former: claim.operation,
+        undo_until: (disks == Disks::Kept && !window.is_zero()).then(|| now + window),
+    };
+    if let Some(one) = coming(conn, claim.id).await? {
+        let by = By { actor: &actor.name, request_id: actor.request_id.as_deref() };
+        let why = format!("the claim {} is released", claim.name);
+        replacements::give_back(conn, &one, by, &why, now).await?;
     }
-    db::operations::insert(conn, &new).await?;
-    db::nodes::set_assignment(conn, claim.node, node.epoch + 1, operation, now).await?;
-    db::nodes::set_wish(conn, claim.node, Wish::Release, None, operation, now).await?;
     let summary = format!("{} is released: the claim {} was deleted", claim.node_name, claim.name);
-    super::create::record(conn, app, actor, claim.node, operation, ("claim.releasing", summary), &claim.name).await?;
-    Ok(operation)
+    let event = actor.event(now, "claim.releasing", Some(claim.node), summary);
+    match releases::begin(conn, &given, &new, event).await? {
+        true => Ok(new.id),
+        false => Err(over(claim)),
+    }
 }

@@ -1,10 +1,14 @@
 //! Pools. Refused when what they name does not fit together: that is cheaper to hear now than from a half-installed node.
 
-use muster_api::pools::{LONGEST_UNDO_WINDOW_S, PoolSpec};
+use muster_api::pools::{LONGEST_UNDO_WINDOW_S, PoolSpec, PoolStatus};
 use muster_core::stacks::StackSpec;
+use sqlx::PgConnection;
 
+use crate::app::App;
+use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference, Targets, fault};
+use crate::http::document;
 
 impl Declared for PoolSpec {
     fn references(&self) -> Vec<Reference<'_>> {
@@ -58,5 +62,10 @@ impl Declared for PoolSpec {
             faults.push(fault("/spec/stack", "not_locked", detail));
         }
         Ok(faults)
+    }
+
+    async fn status(_: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<PoolStatus, Error> {
+        let spec: PoolSpec = document::typed(&row.spec)?;
+        Ok(PoolStatus { effective_undo_window_s: spec.undo_window_s, effective_health: spec.health })
     }
 }

@@ -5,17 +5,19 @@ use jiff::Timestamp;
 use muster_api::nodes::NodeAction;
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
+use muster_core::effects::erases;
 use muster_core::ids::OperationId;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde_json::json;
 use sqlx::PgConnection;
 
-use super::write;
+use super::{erasures, write};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
+use crate::db::operations::NewOperation;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::dry_run;
@@ -39,15 +41,17 @@ pub struct Asked<'text> {
 }
 
 /// Asks a node for an action: accept, reject, inspect, retry, quarantine, recover, wipe, drain, undrain, maintain, resume, retire, reinstate, check-drift,
-/// sweep, power-on, power-off, power-cycle, run-gates, converge, reinstall. Sent with If-Match, it is asked of the node as it was read; reinstall must be.
+/// sweep, power-on, power-off, power-cycle, run-gates, converge, reinstall, rotate-bmc. Sent with If-Match, it is asked of the node as it was read; what erases a disk
+/// (wipe, reinstall) must be, and beyond the hourly limit waits for a second person.
 #[utoipa::path(post, path = "/v1/nodes/{node}/actions/{action}", tag = "nodes",
     params(("node", description = "Name or id"), ("action", description = "The action"), ("If-Match" = Option<String>, Header),
         ("Idempotency-Key" = Option<String>, Header)),
     request_body(content = NodeAction), responses(
     (status = 202, description = "Asked; Location leads to the operation", body = Operation),
-    (status = 409, description = "The node's state does not allow it, it is protected, or busy", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "The node's state does not allow it, it is protected, or busy; or a second person must agree: `second_person`, and Link leads to the approval",
+        body = Problem, content_type = "application/problem+json"),
     (status = 412, description = "The node was changed since it was read", body = Problem, content_type = "application/problem+json"),
-    (status = 428, description = "To reinstall, If-Match is missing", body = Problem, content_type = "application/problem+json"),
+    (status = 428, description = "To wipe or reinstall, If-Match is missing", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn act_on_node(
     State(app): State<App>,
@@ -87,9 +91,15 @@ pub async fn ask(
     check(asked, app.clock.now())?;
     writing::once(app, actor, idempotency, body, async |conn| {
         let node = write::find(conn, key).await?;
-        match wish {
-            Wish::Reinstall if !dry_run::asked() => preconditions.allow_removal(node.generation)?,
-            _ => preconditions.allow_write(Some(node.generation))?,
+        match erases(wish) && !dry_run::asked() {
+            true => preconditions.allow_removal(node.generation)?,
+            false => preconditions.allow_write(Some(node.generation))?,
+        }
+        if erases(wish) {
+            allow(&node, wish)?;
+            if let Some(held) = erasures::held(conn, app, actor, &node, asked).await? {
+                return Ok(Effect::Held(held));
+            }
         }
         write_wish(conn, app, actor, &node, asked).await.map(Effect::Begun)
     })
@@ -147,7 +157,10 @@ pub(in crate::http) async fn write_wish(
         _ => None,
     };
     let now = app.clock.now();
-    let new = actor.operation(now, wish.as_str(), node.id, reason.unwrap_or_default().to_owned());
+    // What erases disks under a claim is counted for its pool.
+    let claim = if erases(wish) { db::claims::find_bound(conn, node.id).await?.map(|held| held.id) } else { None };
+    let message = reason.unwrap_or_default().to_owned();
+    let new = NewOperation { claim, ..actor.operation(now, wish.as_str(), node.id, message) };
     let operation = new.id;
     if let Some(former) = node.operation_id {
         // A wish turns the node round: what it was busy with is over, and says so.
@@ -181,7 +194,11 @@ async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&st
     found.map(|row| row.name).ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
-fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
+/// What keeps a node from being asked.
+///
+/// # Errors
+/// 409 that says what.
+pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
     let state: NodeState = node.state.parse().map_err(Error::internal)?;
     // A look at a node in service keeps nobody from taking it out.
     let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str(), Wish::Sweep.as_str()];
@@ -216,6 +233,7 @@ fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
             | Wish::Reinstate
             | Wish::CheckDrift
             | Wish::Sweep
+            | Wish::RotateBmc
     ) && !(wish == Wish::Recover && state == NodeState::InService);
     match node.protected && !harmless {
         true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),

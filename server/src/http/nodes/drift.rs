@@ -3,8 +3,9 @@
 use axum::extract::State;
 use muster_api::problem::Problem;
 use muster_api::stacks::{DriftItem, NodeDrift};
+use muster_core::firmware::Compared;
 use muster_core::stacks::diff::{Class, class_of};
-use muster_core::stacks::rules::{self, Subject};
+use muster_core::stacks::rules::{self, Finding, Level, Subject};
 use muster_core::stacks::{ItemOutcome, ItemReport, StackSpec};
 
 use crate::app::App;
@@ -30,7 +31,11 @@ pub(super) async fn get_node_drift(
     let look = look.ok_or_else(|| Error::NotFound(format!("a look at node {node:?}")))?;
     let declared = db::specs::find_node(&mut conn, id).await?;
     let seen = db::facts::latest(&mut conn, id).await?;
-    let findings = match &declared.stack {
+    let facts = db::facts::latest_live(&mut conn, id).await?;
+    let said = db::firmware::latest(&mut conn, id).await?;
+    let wanted = declared.stack.as_ref().map(|stack| stack.firmware_of(facts.as_ref())).unwrap_or_default();
+    let firmware = wanted.compare(said.as_ref().map(|said| &said.inventory));
+    let mut findings = match &declared.stack {
         Some(stack) => {
             let facts = seen.as_ref().map(|seen| &seen.facts);
             let mut findings = rules::findings(Subject { stack, image: declared.image.as_ref(), facts });
@@ -41,7 +46,15 @@ pub(super) async fn get_node_drift(
         }
         None => Vec::new(),
     };
-    let items = items(&look.report.items, declared.stack.as_ref());
+    findings.extend(firmware.iter().filter(|one| one.found.is_none()).map(unknown));
+    let mut items = items(&look.report.items, declared.stack.as_ref());
+    items.extend(firmware.iter().filter(|one| one.differs()).map(|one| DriftItem {
+        item: one.item.clone(),
+        found: one.found.clone(),
+        wanted: Some(one.wanted.clone()),
+        class: declared.stack.as_ref().map_or(Class::Reboot, |stack| class_of(&one.item, [stack, stack])),
+    }));
+    items.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
     let lock = declared.stack.as_ref().and_then(|stack| stack.lock.as_ref()).map(|lock| lock.digest());
     Answer::ok(&NodeDrift {
         node: declared.name,
@@ -49,7 +62,7 @@ pub(super) async fn get_node_drift(
         lock: look.report.lock,
         current: lock == Some(look.report.lock),
         observed_at: look.observed_at,
-        checked: look.report.items.len(),
+        checked: look.report.items.len() + firmware.len(),
         class: items.iter().map(|item| item.class).max().unwrap_or(Class::None),
         items,
         reboot_for: look.report.reboot_for,
@@ -57,18 +70,27 @@ pub(super) async fn get_node_drift(
     })
 }
 
+/// What the BMC says nothing of is neither right nor wrong.
+fn unknown(one: &Compared) -> Finding {
+    Finding {
+        rule: "firmware".into(),
+        level: Level::Unknown,
+        sentence: one.to_string(),
+        source: String::new(),
+        about: one.item.clone(),
+    }
+}
+
 /// What differed when it was looked at, and was left so.
 fn items(reports: &[ItemReport], stack: Option<&StackSpec>) -> Vec<DriftItem> {
     let class = |item: &str| stack.map_or(Class::None, |stack| class_of(item, [stack, stack]));
     let differs = reports.iter().filter(|report| report.outcome == ItemOutcome::Differs);
-    let mut items: Vec<DriftItem> = differs
+    differs
         .map(|report| DriftItem {
             item: report.item.clone(),
             found: report.before.clone(),
             wanted: report.after.clone(),
             class: class(&report.item),
         })
-        .collect();
-    items.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
-    items
+        .collect()
 }

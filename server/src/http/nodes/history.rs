@@ -3,26 +3,29 @@
 use axum::extract::State;
 use muster_api::events::Events;
 use muster_api::gate_runs::GateRun;
-use muster_api::nodes::{NodeFacts, Timeline, TimelineEntry};
-use muster_api::object::Page;
+use muster_api::nodes::{NodeFacts, NodeInventory, Timeline, TimelineEntry};
 use muster_api::problem::Problem;
 use muster_core::ids::NodeId;
 use serde::Deserialize;
 use sqlx::PgConnection;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
 use crate::db::events::EventFilter;
+use crate::db::filter::{GATE_RUNS, Term};
 use crate::db::operations::StepRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::events::event;
 use crate::http::extract::{Path, Query};
+use crate::http::paging::{self, CountedPage, ListQuery};
 
-/// Runs with all their results are large; a page shows the newest.
-const RUNS: i64 = 20;
+/// Runs with all their results are large: so many are a page where nobody says how many.
+const RUNS: u32 = 20;
 const EVENTS: i64 = 500;
 const STEPS: i64 = 500;
 
@@ -44,34 +47,46 @@ pub(super) async fn get_node_facts(
     let id = find(&mut conn, &node).await?;
     let seen = db::facts::latest(&mut conn, id).await?;
     let seen = seen.ok_or_else(|| Error::NotFound(format!("facts of node {node:?}")))?;
-    Answer::ok(&NodeFacts { source: seen.source, observed_at: seen.observed_at, facts: seen.facts })
+    let bmc = db::firmware::latest(&mut conn, id).await?.map(|said| NodeInventory {
+        since: said.first_seen,
+        observed_at: said.last_seen,
+        inventory: said.inventory,
+    });
+    Answer::ok(&NodeFacts { source: seen.source, observed_at: seen.observed_at, facts: seen.facts, bmc })
 }
 
-/// Runs of suites on a node, newest first, with what each gate measured.
-#[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "The newest runs", body = Page<GateRun>),
+/// Runs of suites on a node, with what each gate measured; newest first unless `created_at` is asked for, 20 where no limit is. They are filtered by
+/// `suite`, `verdict` and `voided`.
+#[utoipa::path(get, path = "/v1/nodes/{node}/gate-runs", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<GateRun>),
 ))]
 pub(super) async fn list_node_gate_runs(
     State(app): State<App>,
     _: Actor,
     Path(node): Path<String>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let id = find(&mut conn, &node).await?;
-    let mut items = Vec::new();
-    for run in db::gates::list(&mut conn, id, RUNS).await? {
-        items.push(GateRun {
-            id: run.id.0,
-            node: id.0,
-            suite: run.suite,
-            verdict: run.verdict,
-            fingerprint: run.fingerprint,
-            finished_at: run.finished_at,
-            voided_at: run.voided_at.map(|at| at.to_jiff()),
-            results: db::gates::results(&mut conn, run.id).await?,
-        });
-    }
-    Answer::ok(&Page { items, next_page_token: None })
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        let mut items = Vec::with_capacity(ids.len());
+        for run in db::gates::list_by_id(conn, ids).await? {
+            items.push(GateRun {
+                id: run.id.0,
+                node: id.0,
+                suite: run.suite,
+                verdict: run.verdict,
+                fingerprint: run.fingerprint,
+                finished_at: run.finished_at,
+                voided_at: run.voided_at.map(|at| at.to_jiff()),
+                results: db::gates::results(conn, run.id).await?,
+            });
+        }
+        Ok(items)
+    };
+    let query = ListQuery { limit: query.limit.or(Some(RUNS)), ..query };
+    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    paging::page(&mut conn, &GATE_RUNS, &query, only, load, |run: &GateRun| (run.id, "")).await
 }
 
 /// Where to read on.

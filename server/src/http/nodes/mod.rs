@@ -5,6 +5,7 @@ mod addresses;
 pub mod adopt; // A machine that runs already
 mod console;
 mod drift; // What differs from its stack
+pub(in crate::http) mod erasures; // What erases its disks, beyond the hourly limit
 mod history;
 pub mod parts; // Components, and what replaced them
 pub mod place; // Another name, another rack

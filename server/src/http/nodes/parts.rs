@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use muster_api::nodes::{Component, ReplaceParts, ReplacedPart};
-use muster_api::object::Page;
 use muster_api::operations::Operation;
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
@@ -12,19 +11,22 @@ use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use super::actions::{self, Asked};
 use super::write;
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
 use crate::db::components::ComponentRow;
-use crate::db::filter;
+use crate::db::filter::{COMPONENTS, Term};
 use crate::db::nodes::LockedNode;
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::idempotency::IdempotencyKey;
+use crate::http::paging::{self, CountedPage, ListQuery};
 use crate::http::writing::{self, Effect};
 
 /// More parts than anybody replaces at once.
@@ -122,46 +124,68 @@ async fn disks_gone(conn: &mut PgConnection, node: &LockedNode) -> Result<bool, 
     Ok(!node.claimed && all_named && db::components::clear_unsanitised(conn, node.id).await?)
 }
 
-/// The parts of a node: those that are in it, and those that were.
-#[utoipa::path(get, path = "/v1/nodes/{node}/components", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "By kind and slot", body = Page<Component>),
+/// The parts of a node: those that are in it, and those that were; the one it got last first, unless `created_at` is asked for. They are filtered as
+/// those of all nodes are.
+#[utoipa::path(get, path = "/v1/nodes/{node}/components", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_node_components(
     State(app): State<App>,
     _: Actor,
     Path(key): Path<String>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let id = db::nodes::find_id(&mut conn, &key).await?.ok_or_else(|| Error::NotFound(format!("node {key:?}")))?;
-    let items = db::components::list(&mut conn, id).await?.into_iter().map(component).collect();
-    Answer::ok(&Page { items, next_page_token: None })
+    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    paging::page(&mut conn, &COMPONENTS, &query, only, load, |part: &Component| (part.id, "")).await
 }
 
-/// Which part to look for.
+/// Which parts to list.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ComponentsQuery {
-    serial: String,
+    /// 1 to 1000, 100 when absent.
+    limit: Option<u32>,
+    /// Of the page before.
+    page_token: Option<String>,
+    /// By `serial`, `kind`, `model`, `node` and `replaced`: `kind=gpu AND replaced=false AND node~"r1*"`.
+    filter: Option<String>,
+    /// `-created_at` or `created_at`: by when they were first seen where they are or were.
+    sort: Option<String>,
+    /// Parts of each item, as `serial,node`; `id` is always there. All of it when absent.
+    fields: Option<String>,
+    /// `exact`, `estimate` or `none`: how many fit in all. `none` when absent.
+    count: Option<String>,
+    /// Everywhere this one was seen: short for `filter=serial=TEXT`.
+    serial: Option<String>,
 }
 
-/// Everywhere a serial was seen, latest first.
+/// Parts by serial, where they are and where they were; what was seen last somewhere first, unless `created_at` is asked for.
 #[utoipa::path(get, path = "/v1/components", tag = "nodes", params(ComponentsQuery), responses(
-    (status = 200, description = "Latest first", body = Page<Component>),
+    (status = 200, description = "The page", body = CountedPage<Component>),
 ))]
 pub(super) async fn list_components(
     State(app): State<App>,
     actor: Actor,
     Query(query): Query<ComponentsQuery>,
 ) -> Result<Answer, Error> {
+    let ComponentsQuery { limit, page_token, filter, sort, fields, count, serial } = query;
+    let only = serial.map(|serial| Term::equal("serial", serial.trim())).into_iter().collect();
+    let query = ListQuery { limit, page_token, filter, sort, fields, count };
     let mut conn = app.pool.acquire().await?;
-    let nodes = filter::seen(&mut conn, &filter::NODES, &actor.sight()).await?;
-    let rows = db::components::list_serial(&mut conn, nodes.as_deref(), query.serial.trim()).await?;
-    Answer::ok(&Page { items: rows.into_iter().map(component).collect(), next_page_token: None })
+    let only = (only, &actor.sight());
+    paging::page(&mut conn, &COMPONENTS, &query, only, load, |part: &Component| (part.id, "")).await
+}
+
+async fn load(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Component>, Error> {
+    Ok(db::components::list_by_id(conn, ids).await?.into_iter().map(component).collect())
 }
 
 pub(super) fn component(row: ComponentRow) -> Component {
     Component {
+        id: row.id,
         node: row.node_name,
         kind: row.kind,
         serial: row.serial,

@@ -132,7 +132,7 @@ async fn no_power(conn: &mut PgConnection, node: &LockedNode, rack: &str) -> Res
     }
     // A rack that does not exist is told with everything else that is wrong.
     let Some(row) = db::objects::find_for_reference(conn, "rack", rack).await? else { return Ok(Vec::new()) };
-    let (budget, committed) = db::lifecycle::hold_rack(conn, row.id).await?;
+    let (budget, committed) = db::power::hold_rack(conn, row.id).await?;
     let wanted = i64::from(node.power_reserved_w);
     Ok(match budget.map(i64::from) {
         Some(budget) if committed + wanted > budget => vec![format!(

@@ -1,34 +1,43 @@
 //! What was tried on a node that failed.
 
 use axum::extract::State;
-use muster_api::object::Page;
 use muster_api::recoveries::Recovery;
 use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::auth::Actor;
+use crate::auth::access::Sight;
 use crate::db;
+use crate::db::filter::{RECOVERIES, Term};
 use crate::db::recoveries::RecoveryRow;
 use crate::error::Error;
 use crate::http::answer::Answer;
-use crate::http::extract::Path;
+use crate::http::extract::{Path, Query};
+use crate::http::paging::{self, CountedPage, ListQuery};
 
-/// More than anybody reads; older ones are in the events.
+/// More than anybody reads at once.
 pub const NEWEST: i64 = 50;
 
-/// Recoveries of a node, newest first; the first may be under way.
-#[utoipa::path(get, path = "/v1/nodes/{node}/recoveries", tag = "nodes", params(("node", description = "Name or id")), responses(
-    (status = 200, description = "The newest fifty", body = Page<Recovery>),
+/// Recoveries of a node, newest first unless `created_at` is asked for; one may be under way. They are filtered by `signature`, `asked` and `ended`, which is
+/// `no` of one that is under way.
+#[utoipa::path(get, path = "/v1/nodes/{node}/recoveries", tag = "nodes", params(("node", description = "Name or id"), ListQuery), responses(
+    (status = 200, description = "The page", body = CountedPage<Recovery>),
 ))]
 pub(super) async fn list_node_recoveries(
     State(app): State<App>,
     _: Actor,
     Path(node): Path<String>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Answer, Error> {
     let mut conn = app.pool.acquire().await?;
     let id = db::nodes::find_id(&mut conn, &node).await?.ok_or_else(|| Error::NotFound(format!("node {node:?}")))?;
-    let rows = db::recoveries::list(&mut conn, id, NEWEST).await?;
-    Answer::ok(&Page { items: rows.into_iter().map(|row| object(id, row)).collect(), next_page_token: None })
+    let load = async |conn: &mut PgConnection, ids: &[Uuid]| {
+        Ok(db::recoveries::list_by_id(conn, ids).await?.into_iter().map(|row| object(id, row)).collect())
+    };
+    let only = (vec![Term::equal("node", id.to_string())], &Sight::new());
+    paging::page(&mut conn, &RECOVERIES, &query, only, load, |one: &Recovery| (one.id, "")).await
 }
 
 /// As the API and the pages show it.

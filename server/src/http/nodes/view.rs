@@ -90,9 +90,20 @@ fn status(row: &NodeRow, addresses: Vec<AddressRow>, now: Timestamp) -> NodeStat
                 Some(NodeAddress { mac: row.mac, subnet, address })
             })
             .collect(),
+        effective_bmc_port: bmc_port(&row.spec),
         facts_observed_at: row.facts_observed_at.map(|at| at.to_jiff()),
         last_gate_run,
     }
+}
+
+/// The port of its BMC: what the spec says, or the usual one.
+fn bmc_port(spec: &Value) -> Option<u16> {
+    let of = |way: &str, usual: u16| {
+        let bmc = spec.pointer(&format!("/power/{way}/bmc"))?;
+        let said = bmc.get("port").and_then(Value::as_u64).and_then(|port| u16::try_from(port).ok());
+        Some(said.unwrap_or(usual))
+    };
+    of("redfish", 443).or_else(|| of("ipmi", 623))
 }
 
 /// What is true of a node beside its state, and since when where that is known.
@@ -115,7 +126,11 @@ fn conditions(row: &NodeRow, now: Timestamp) -> Vec<Condition> {
         condition("protected", row.protected, None),
         condition("unsanitised", row.unsanitised, None),
     ];
-    conditions.into_iter().chain(power).collect()
+    // Told while they hold: of most nodes they are nothing to read.
+    let serves = row.state == "in_service";
+    let drifted = (serves && row.drift_items.is_some_and(|items| items > 0)).then(|| condition("drifted", true, None));
+    let out = row.out_since.filter(|_| serves).map(|since| condition("out_in_scheduler", true, Some(since.to_jiff())));
+    conditions.into_iter().chain(power).chain(drifted).chain(out).collect()
 }
 
 /// "Why is this node not moving?"

@@ -80,7 +80,7 @@ pub(super) async fn patch_node(
 }
 
 /// Unregisters a node. Nothing happens to the machine.
-#[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id")), responses(
+#[utoipa::path(delete, path = "/v1/nodes/{node}", tag = "nodes", params(("node", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "Unregistered"),
     (status = 409, description = "Claimed, protected, or being worked on", body = Problem, content_type = "application/problem+json"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),

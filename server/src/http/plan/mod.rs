@@ -213,7 +213,7 @@ async fn plan_node(
     })
 }
 
-/// A claim is made once and never changed.
+/// A claim is made once; what of it can be changed touches no node.
 async fn plan_claim(
     app: &App,
     conn: &mut PgConnection,
@@ -224,10 +224,14 @@ async fn plan_claim(
     let raw = json!({ "spec": object.spec });
     let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
     if let Some(row) = db::claims::find(conn, &object.name).await? {
-        return match row.spec == object.spec {
-            true => Ok(planned(object, (true, false), Vec::new())),
-            false => Err(Error::conflict("immutable", "A claim is not changed: release it and make another.")),
-        };
+        if row.spec == object.spec {
+            return Ok(planned(object, (true, false), Vec::new()));
+        }
+        actor.need(conn, "claim.release", Named { kind: "claim", key: &row.id.to_string() }).await?;
+        let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
+        let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
+        let differences = diff::of(Some(&json!({ "spec": claim.spec })), &json!({ "spec": object.spec }));
+        return Ok(planned(object, (true, changed), differences));
     }
     let wrong = |error: muster_core::values::InvalidValue| Error::invalid("/name", "invalid_name", error.why);
     let name: Name = object.name.parse().map_err(wrong)?;
@@ -253,10 +257,11 @@ async fn plan_release(
     let Some(claim) = db::claims::find(conn, &object.name).await? else { return Ok(nothing) };
     actor.need(conn, "claim.release", Named { kind: "claim", key: &claim.id.to_string() }).await?;
     let disks = if object.erase_now { claims::release::Disks::ErasedNow } else { claims::release::Disks::Kept };
-    let Some(limits) = claims::release::plan(app, conn, actor, &claim, disks).await? else { return Ok(nothing) };
+    let Some(told) = claims::release::plan(app, conn, actor, &claim, disks).await? else { return Ok(nothing) };
     let effect = Effect::Wipe.to_string();
-    let nodes = vec![claim.node_name];
-    Ok(PlannedObject { change: "delete".into(), effect, begins: true, nodes, node_count: 1, limits, ..nothing })
+    let node_count = i64::try_from(told.nodes.len()).unwrap_or(i64::MAX);
+    let (nodes, limits) = (told.nodes, told.limits);
+    Ok(PlannedObject { change: "delete".into(), effect, begins: true, nodes, node_count, limits, ..nothing })
 }
 
 fn parts(labels: &Value, annotations: &Value, spec: &Value) -> Value {

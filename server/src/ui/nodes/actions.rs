@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::nodes::NodeAction;
+use muster_core::effects::erases;
 use muster_core::lifecycle::state::{State as NodeState, Wish};
 use muster_core::lifecycle::table::{states_for, wish_allowed};
 use serde::Deserialize;
@@ -73,8 +74,8 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
         reason_needed: needs_reason(wish),
         timed: wish == Wish::Maintain,
         suited: wish == Wish::RunGates,
-        typed: if must_be_typed(wish) { node.name.to_string() } else { String::new() },
-        danger: must_be_typed(wish) || matches!(wish, Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff),
+        typed: if erases(wish) { node.name.to_string() } else { String::new() },
+        danger: erases(wish) || matches!(wish, Wish::Quarantine | Wish::Retire | Wish::Reject | Wish::PowerOff),
         generation: node.generation,
         claim: machine
             .claim_id
@@ -83,11 +84,6 @@ fn action(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSta
             .filter(|_| wish == Wish::Release),
         adopt: None,
     }
-}
-
-/// Whether what it erases is not to be had back.
-fn must_be_typed(wish: Wish) -> bool {
-    matches!(wish, Wish::Release | Wish::Wipe | Wish::Reinstall)
 }
 
 fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeState, wish: Wish) -> Option<String> {
@@ -121,6 +117,7 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
             | Wish::Reinstate
             | Wish::CheckDrift
             | Wish::Sweep
+            | Wish::RotateBmc
     ) && !(wish == Wish::Recover && state == NodeState::InService);
     (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
 }
@@ -162,6 +159,10 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
         Wish::Reinstall => {
             ("Reinstall", "Drain it, write its image onto its root disk, and take it through its gates.")
         }
+        Wish::RotateBmc => (
+            "Rotate BMC",
+            "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other.",
+        ),
         Wish::Sweep => ("Sweep", "Run its pool's sweep beside its jobs; a node that fails is drained."),
         Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
@@ -193,7 +194,7 @@ pub(in crate::ui) async fn act_on_node(
     axum::Form(asked): axum::Form<Fields>,
 ) -> Result<Redirect, Error> {
     let wish: Wish = wish.parse().map_err(|_| Error::NotFound(format!("The action {wish:?}")))?;
-    if must_be_typed(wish) && asked.typed.trim() != node {
+    if erases(wish) && asked.typed.trim() != node {
         return Err(Error::unprocessable(
             "typed",
             "not_confirmed",
@@ -210,7 +211,7 @@ pub(in crate::ui) async fn act_on_node(
             let suite = Some(asked.suite.trim().to_owned()).filter(|suite| !suite.is_empty());
             let action = NodeAction { reason, until: end(asked.hours.trim(), app.clock.now())?, suite };
             // What can be taken back is asked of the node as it is; what cannot, of the one that was shown.
-            let seen = asked.generation.filter(|_| wish == Wish::Reinstall);
+            let seen = asked.generation.filter(|_| erases(wish));
             let seen = seen.map(Preconditions::generation).unwrap_or_default();
             ask(&app, &actor, &node, (IdempotencyKey::none(), seen, &action), wish).await.map(drop)?;
         }

@@ -2,15 +2,19 @@
 
 use jiff::Timestamp;
 use muster_core::facts::{Cpu, Firmware};
+use muster_core::firmware::{BmcInventory, SeenFirmware};
 
 use super::{Pair, pair};
 use crate::db::facts::SeenFacts;
+use crate::db::firmware::SeenInventory;
 use crate::ui::format::{self, Moment};
 
 /// Rows of a table of parts.
 const MOST: usize = 64;
 /// Facts older than this are shown as old. Hours.
 const STALE_H: i64 = 24 * 7;
+/// Rows of the table of BIOS settings.
+const ATTRIBUTES: usize = 2000;
 
 pub(super) struct Facts {
     pub at: Moment,
@@ -27,7 +31,7 @@ pub(super) struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-pub(super) fn table(seen: SeenFacts, now: Timestamp) -> Facts {
+pub(super) fn table(seen: SeenFacts, said: Option<SeenInventory>, now: Timestamp) -> Facts {
     let facts = &seen.facts;
     let text = |value: &Option<String>| format::cut(value.as_deref().unwrap_or("–"), 80);
     let smbios = &facts.smbios;
@@ -54,7 +58,34 @@ pub(super) fn table(seen: SeenFacts, now: Timestamp) -> Facts {
         source: if seen.source == "live" { "live image" } else { "installed system" },
         stale: now.duration_since(seen.observed_at).as_hours() >= STALE_H,
         pairs,
-        tables: vec![gpus(&seen), disks(&seen), nics(&seen), neighbours(&seen)],
+        tables: [gpus(&seen), disks(&seen), nics(&seen), neighbours(&seen)]
+            .into_iter()
+            .chain(said.iter().flat_map(|said| [firmware_table(said, now), bios_table(said)]))
+            .collect(),
+    }
+}
+
+/// What the BMC lists, with what it could not tell.
+fn firmware_table(said: &SeenInventory, now: Timestamp) -> Table {
+    let BmcInventory { firmware, unread, .. } = &said.inventory;
+    let row = |seen: &SeenFirmware| {
+        vec![format::cut(&seen.id, 80), format::cut(&seen.name, 60), format::cut(&seen.version, 80)]
+    };
+    let unknown = unread.iter().map(|why| vec!["unknown".to_owned(), format::cut(why, 200), "–".to_owned()]);
+    let all = firmware.len() + unread.len();
+    let title = format!("Firmware, as its BMC said {}", format::moment(said.last_seen, now).relative);
+    build(&title, vec!["Id", "Name", "Version"], all, unknown.chain(firmware.iter().map(row)))
+}
+
+fn bios_table(said: &SeenInventory) -> Table {
+    let bios = &said.inventory.bios;
+    let rows = bios.iter().map(|(name, value)| vec![format::cut(name, 80), format::cut(&value.to_string(), 80)]);
+    let all = bios.len();
+    // They are looked up by name, and there may be a thousand.
+    Table {
+        title: format!("BIOS settings: {all}"),
+        heads: vec!["Attribute", "Value"],
+        rows: rows.take(ATTRIBUTES).collect(),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) async fn load(conn: &mut PgConnection, node: NodeId, now: Timestamp) 
         Some(newest) => db::gates::results(conn, newest.id).await?,
         None => Vec::new(),
     };
-    let waivers = db::waivers::list(conn, Some(node)).await?;
+    let waivers = db::waivers::list(conn, node).await?;
     let waivers = waivers.into_iter().map(|row| waivers::object(row, now)).collect::<Result<Vec<_>, _>>()?;
     Ok(Gates {
         waivers: waivers.into_iter().filter_map(|waiver| waived(waiver, now)).collect(),

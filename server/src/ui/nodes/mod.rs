@@ -124,6 +124,7 @@ pub(super) async fn show_node(
     let events = db::events::latest(&mut conn, &of_node, timeline::EVENTS).await?;
     let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
+    let said = db::firmware::latest(&mut conn, id).await?;
     let components = db::components::list(&mut conn, id).await?;
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
     let gates = gates::load(&mut conn, id, now).await?;
@@ -144,7 +145,7 @@ pub(super) async fn show_node(
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
         recoveries,
-        facts: facts.map(|seen| facts::table(seen, now)),
+        facts: facts.map(|seen| facts::table(seen, said, now)),
         parts_in: parts::parts_in(&components),
         components: parts::table(&components),
         parts_refused: actions::refused(&node, &machine, &actor, Wish::ReplaceParts)?,

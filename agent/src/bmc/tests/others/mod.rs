@@ -95,7 +95,8 @@ fn bmcs() -> Bmcs {
 
 fn ipmi_target(port: u16) -> IpmiTarget {
     let password = Secret::new("secret");
-    IpmiTarget { address: Ipv4Addr::LOCALHOST.into(), port, user: "admin".into(), password, firmware: Firmware::Uefi }
+    let (address, user) = (Ipv4Addr::LOCALHOST.into(), "admin".into());
+    IpmiTarget { address, port, user, password, firmware: Firmware::Uefi, also: None }
 }
 
 fn job() -> JobId {

@@ -62,7 +62,7 @@ impl Sushy {
         wait_for_tcp(&mut simulator, port).await;
         let (user, password) = ("admin".to_owned(), Secret::new("secret"));
         let address = "127.0.0.1".parse().unwrap();
-        let target = BmcTarget { address, port, user, password, certificate: None, system: None };
+        let target = BmcTarget { address, port, user, password, certificate: None, system: None, also: None };
         Some(Self { folder, target, certificate: Digest::of(cert.der()), bmcs: bmcs(), _simulator: simulator })
     }
 
@@ -153,4 +153,11 @@ async fn a_wrong_password_is_tried_once_and_another_certificate_not_at_all() {
     }
     assert_eq!((sushy.calls("GET /redfish"), sushy.calls("\" 401 -")), (1, 1), "one knock");
     sushy.system(0).observe().await.unwrap();
+}
+
+#[tokio::test]
+async fn it_has_no_accounts_whose_password_could_be_changed() {
+    let Some(sushy) = Sushy::start().await else { return };
+    let error = sushy.system(0).set_password(&Secret::new("another")).await.unwrap_err();
+    assert!(matches!(&error, BmcError::Unsupported { what } if what.contains("no account service")), "{error}");
 }

@@ -7,9 +7,11 @@ mod xid; // Xid, SXid and what the driver recommends
 
 use std::collections::BTreeMap;
 
-use muster_core::gates::xid::XidOverrides;
+use muster_core::gates::xid::{Action, XidOverrides};
+use muster_core::gates::{Limit, Sample};
 
-use crate::gates::parsers::{Answer, Reading, scan};
+use crate::gates::cursor::{self, Since};
+use crate::gates::parsers::{Answer, Bench, Reading, scan};
 
 const NOTES_MAX: usize = 10;
 /// Counted even where there are none.
@@ -36,11 +38,43 @@ pub(in crate::gates::parsers) fn parse(
         return Err(format!("the log was not read: {}", scan::word(answer.messages)));
     }
     scan::whole(answer.text)?;
+    let reading = counted(answer.text, overrides)?;
+    match reading.number("kernel.lines", "") {
+        Some(lines) if lines > 0.0 => Ok(reading),
+        _ => Err("it has no line of a kernel's log".into()),
+    }
+}
+
+/// What was said since the last look of the plan's suite. Where some of it was lost, a count of nothing says nothing, and is not told.
+pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
+    let look = cursor::look(&bench.machine, &bench.plan.suite.name).map_err(|failure| failure.message)?;
+    let mut reading = counted(&look.text, bench.plan.xid.as_ref())?;
+    if !look.since.is_whole() {
+        let none = |sample: &Sample| match &sample.value {
+            Limit::Number(count) => sample.metric != "kernel.lines" && *count == 0.0,
+            Limit::Text(word) => word == Action::Ignore.as_str(),
+        };
+        reading.samples.retain(|sample| !none(sample));
+    }
+    reading.add_word("kernel.since", "", look.since.as_str());
+    let lost = match look.since {
+        Since::LastLook | Since::FirstLook => None,
+        Since::Boot => Some("booted since the last look: the end of the boot before is not known"),
+        Since::Overwritten => Some("records were overwritten since the last look, before they were read"),
+        Since::CutShort => Some("more was said than one look reads: the next one goes on"),
+    };
+    reading.notes.extend(lost.map(str::to_owned));
+    bench.shared.looked(look.kept);
+    Ok(reading)
+}
+
+/// Everything that is counted in a text; of one without a line, that there was nothing.
+fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, String> {
     let mut counts: BTreeMap<&'static str, usize> = METRICS.iter().map(|metric| (*metric, 0)).collect();
     let mut events = xid::Events::default();
     let mut notes = Vec::new();
     let mut lines = 0;
-    for text in answer.text.lines().filter(|text| !line::is_remark(text)) {
+    for text in text.lines().filter(|text| !line::is_remark(text)) {
         let Some(message) = line::message(text) else {
             // A message of several lines goes on without a time.
             if lines > 0 && (text.is_empty() || text.starts_with([' ', '\t'])) {
@@ -59,9 +93,6 @@ pub(in crate::gates::parsers) fn parse(
                 notes.push(scan::word(message));
             }
         }
-    }
-    if lines == 0 {
-        return Err("it has no line of a kernel's log".into());
     }
     let found = events.judge(overrides);
     counts.extend(found.counts);

@@ -3,8 +3,6 @@
 
 mod tar; // The archive
 
-use std::fmt::Write as _;
-
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, header};
@@ -48,9 +46,10 @@ pub(in crate::http) async fn get_node_rma(
 ) -> Result<Response, Error> {
     let now = app.clock.now();
     let mut conn = app.pool.acquire().await?;
-    let (name, archive) = bundle(&mut conn, &node, now).await?;
+    let (name, files) = files(&mut conn, &node, now).await?;
     drop(conn);
-    let packed = tokio::task::spawn_blocking(move || zstd::encode_all(archive.as_slice(), FAST)).await;
+    // What machines printed is read through whole: nobody else waits for that.
+    let packed = tokio::task::spawn_blocking(move || zstd::encode_all(pack(&files, now).as_slice(), FAST)).await;
     let packed = packed.map_err(Error::internal)?.map_err(Error::internal)?;
     let file = format!("attachment; filename=\"rma-{name}-{}.tar.zst\"", now.strftime("%Y%m%dT%H%M%SZ"));
     let disposition = HeaderValue::from_str(&file).map_err(Error::internal)?;
@@ -58,39 +57,38 @@ pub(in crate::http) async fn get_node_rma(
     Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, disposition)], packed).into_response())
 }
 
-/// A bundle as it grows.
-struct Bundle {
-    archive: Archive,
-    /// `sha256:…  name`, or why a file is not there.
-    manifest: String,
+/// A file by its name in the archive, as it was found.
+type File = (String, String);
+
+fn json(name: &str, document: &impl Serialize) -> Result<File, Error> {
+    Ok((name.to_owned(), serde_json::to_string_pretty(document).map_err(Error::internal)?))
 }
 
-impl Bundle {
-    fn json(&mut self, name: &str, document: &impl Serialize) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(document).map_err(Error::internal)?;
-        self.text(name, &text);
-        Ok(())
-    }
-
-    fn text(&mut self, name: &str, text: &str) {
+/// The archive, without secrets, and with a manifest: `sha256:…  name`, or why a file is not there.
+fn pack(files: &[File], now: Timestamp) -> Vec<u8> {
+    let (mut archive, mut manifest) = (Archive::new(now), String::new());
+    for (name, text) in files {
         let text = redact(text);
-        let from = (text.len().saturating_sub(FILE_MAX)..text.len()).find(|at| text.is_char_boundary(*at));
-        let kept = &text[from.unwrap_or(0)..];
-        if self.archive.len() + kept.len() > MOST {
-            let _infallible = writeln!(self.manifest, "left out: {name}, {} bytes", text.len());
-            return;
-        }
-        let cut = if kept.len() < text.len() { format!("  (the last {} bytes)", kept.len()) } else { String::new() };
-        let _infallible = writeln!(self.manifest, "{}  {name}{cut}", Digest::of(kept.as_bytes()));
-        self.archive.add(name, kept.as_bytes());
+        let kept = &text[text.ceil_char_boundary(text.len().saturating_sub(FILE_MAX))..];
+        let line = if archive.len() + kept.len() > MOST {
+            format!("left out: {name}, {} bytes", text.len())
+        } else {
+            archive.add(name, kept.as_bytes());
+            let cut =
+                if kept.len() < text.len() { format!("  (the last {} bytes)", kept.len()) } else { String::new() };
+            format!("{}  {name}{cut}", Digest::of(kept.as_bytes()))
+        };
+        manifest.push_str(&line);
+        manifest.push('\n');
     }
+    archive.add("MANIFEST", manifest.as_bytes());
+    archive.finish()
 }
 
-async fn bundle(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(String, Vec<u8>), Error> {
+async fn files(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(String, Vec<File>), Error> {
     let node = view::load_one(conn, key, now).await?;
     let (id, name) = (NodeId(node.id), node.name.to_string());
     let machine = db::pages::nodes::find_machine(conn, id).await?;
-    let mut bundle = Bundle { archive: Archive::new(now), manifest: String::new() };
     let known = |text: Option<String>| text.unwrap_or_else(|| "not known".into());
     let identity = json!({
         "node": name, "made_at": now, "made_by": concat!("muster ", env!("CARGO_PKG_VERSION")),
@@ -99,22 +97,22 @@ async fn bundle(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(S
         "hardware_profile": node.spec.get("profile"), "rack": node.spec.get("rack"), "rack_unit": node.spec.get("rack_unit"),
         "state": node.status.state, "since": node.status.entered_at, "reason": node.status.reason,
     });
-    bundle.json("node.json", &identity)?;
+    let mut files = vec![json("node.json", &identity)?];
     let components = db::components::list(conn, id).await?;
-    bundle.json("components.json", &components.into_iter().map(parts::component).collect::<Vec<_>>())?;
+    files.push(json("components.json", &components.into_iter().map(parts::component).collect::<Vec<_>>())?);
     if let Some(seen) = db::facts::latest(conn, id).await? {
-        bundle
-            .json("facts.json", &json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts }))?;
+        let document = json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
+        files.push(json("facts.json", &document)?);
     }
     let tried = db::recoveries::list(conn, id, recoveries::NEWEST).await?;
-    bundle.json("recoveries.json", &tried.into_iter().map(|row| recoveries::object(id, row)).collect::<Vec<_>>())?;
+    files.push(json("recoveries.json", &tried.into_iter().map(|row| recoveries::object(id, row)).collect::<Vec<_>>())?);
     let timeline = history::timeline(conn, id).await?;
     let line = |item: &muster_api::nodes::TimelineEntry| {
         format!("{}  {}  {}\n", item.at.strftime("%F %T UTC"), item.kind, item.summary.replace('\n', " "))
     };
-    bundle.text("timeline.txt", &timeline.items.iter().map(line).collect::<String>());
+    files.push(("timeline.txt".to_owned(), timeline.items.iter().map(line).collect::<String>()));
     let console = db::consoles::tail(conn, id, None, CONSOLE).await?;
-    bundle.text("console.txt", &console.iter().map(|chunk| chunk.text.as_str()).collect::<String>());
+    files.push(("console.txt".to_owned(), console.iter().map(|chunk| chunk.text.as_str()).collect::<String>()));
     for (at, run) in db::gates::list(conn, id, RUNS).await?.into_iter().enumerate() {
         let results = db::gates::results(conn, run.id).await?;
         let logs = results.iter().map(|result| result.evidence.kernel_log.as_str()).filter(|log| !log.is_empty());
@@ -124,10 +122,8 @@ async fn bundle(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(S
             "suite": run.suite, "verdict": run.verdict, "step": run.step, "fingerprint": run.fingerprint,
             "finished_at": run.finished_at, "voided_at": run.voided_at.map(|at| at.to_jiff()), "results": results,
         });
-        bundle.json(&format!("{folder}.json"), &document)?;
-        bundle.text(&format!("{folder}.kernel.log"), &log);
+        files.push(json(&format!("{folder}.json"), &document)?);
+        files.push((format!("{folder}.kernel.log"), log));
     }
-    let Bundle { mut archive, manifest } = bundle;
-    archive.add("MANIFEST", manifest.as_bytes());
-    Ok((name, archive.finish()))
+    Ok((name, files))
 }

@@ -1,0 +1,36 @@
+//! The account that an agent logs in with (DMTF DSP2046, AccountService and ManagerAccount).
+
+use muster_core::values::Secret;
+use serde_json::{Value, json};
+
+use super::client::{Redfish, link};
+use crate::bmc::error::BmcError;
+
+impl Redfish {
+    /// Changes the password of the account that this logs in with.
+    pub(in crate::bmc) async fn set_password(&self, password: &Secret) -> Result<(), BmcError> {
+        let _alone = self.writer().await;
+        let account = self.account().await?;
+        self.patch(&account, &json!({ "Password": password.reveal() })).await
+    }
+
+    /// The path of its account: by its name, for ids are the BMC's own.
+    async fn account(&self) -> Result<String, BmcError> {
+        let none = || BmcError::Unsupported { what: "this BMC has no account service".into() };
+        let service = match &self.get("/redfish/v1").await?["AccountService"] {
+            Value::Null => return Err(none()),
+            service => link(service)?,
+        };
+        let accounts = match self.get(&service).await {
+            Ok(service) => link(&service["Accounts"])?,
+            Err(BmcError::Unsupported { .. }) => return Err(none()),
+            Err(error) => return Err(error),
+        };
+        for path in self.members(&accounts).await? {
+            if self.get(&path).await?["UserName"].as_str() == Some(self.user()) {
+                return Ok(path);
+            }
+        }
+        Err(BmcError::Unsupported { what: "its account service does not list the account we log in with".into() })
+    }
+}

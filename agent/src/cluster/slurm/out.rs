@@ -1,0 +1,81 @@
+//! Nodes that take no jobs, by one call for a whole cluster: `sinfo`, whose format is the same in every version since 20.
+
+use std::collections::BTreeMap;
+
+use muster_core::wire::scheduler::NodeOut;
+
+use super::error::SlurmError;
+use super::view::given;
+use super::{Controller, command};
+
+/// Name, state in words, and the reason, which may hold anything and so comes last (sinfo(1), OUTPUT FIELD SPECIFICATION).
+const FORMAT: &str = "%N|%T|%E";
+/// Signs behind a state: it does not answer, is powered down, is reserved… (sinfo(1), NODE STATE CODES).
+const SIGNS: [char; 10] = ['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
+/// States in which a node takes no jobs.
+const OUT: [&str; 9] =
+    ["down", "drained", "draining", "error", "fail", "failing", "inval", "unknown", "not_responding"];
+/// Characters of a reason.
+const REASON_CHARS: usize = 300;
+
+impl Controller {
+    /// The cluster's nodes that take no jobs, by name.
+    ///
+    /// # Errors
+    /// [`SlurmError`]; nothing is known of any node then.
+    pub async fn nodes_out(&self) -> Result<Vec<NodeOut>, SlurmError> {
+        let arguments = ["-a", "-h", "-N", "-o", FORMAT];
+        let text = command::run(&self.cluster.conf, "sinfo", &arguments, self.limits.command).await?;
+        read(&text)
+    }
+}
+
+/// A line for each node and partition; a node of several partitions is told of several times.
+pub(super) fn read(text: &str) -> Result<Vec<NodeOut>, SlurmError> {
+    let mut nodes = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let garbage =
+            || SlurmError::Garbage { what: format!("{:?} of sinfo", line.chars().take(200).collect::<String>()) };
+        let (name, rest) = line.split_once('|').ok_or_else(garbage)?;
+        let (state, reason) = rest.split_once('|').ok_or_else(garbage)?;
+        let state = state.trim().trim_end_matches(SIGNS).to_ascii_lowercase();
+        let plain = !state.is_empty() && state.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if name.trim().is_empty() || !plain {
+            return Err(garbage());
+        }
+        if OUT.contains(&state.as_str()) {
+            let reason = given(reason.trim()).filter(|reason| *reason != "none");
+            let reason = reason.map(|reason| reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect());
+            let node = NodeOut { name: name.trim().to_owned(), state, reason };
+            nodes.insert(node.name.clone(), node);
+        }
+    }
+    Ok(nodes.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_nodes_that_take_no_jobs_are_told_once_each() {
+        let text = "n1|idle|none\nn2|drained|muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0\n\
+                    n2|drained|muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0\nn3|down*|Not responding\n\
+                    n4|mixed|none\nn5|draining|fans | and more\nn6|idle~|none\nn7|reserved|none\n";
+        let told = read(text).unwrap();
+        let told: Vec<(&str, &str, Option<&str>)> =
+            told.iter().map(|node| (node.name.as_str(), node.state.as_str(), node.reason.as_deref())).collect();
+        assert_eq!(
+            told,
+            [
+                ("n2", "drained", Some("muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0")),
+                ("n3", "down", Some("Not responding")),
+                ("n5", "draining", Some("fans | and more")),
+            ]
+        );
+        assert_eq!(read("").unwrap(), []);
+        for wrong in ["n1", "n1|idle", "|idle|none", "n1|7|none", "n1||none"] {
+            assert!(read(&format!("{wrong}\n")).is_err(), "{wrong}");
+        }
+    }
+}

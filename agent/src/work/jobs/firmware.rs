@@ -1,0 +1,353 @@
+//! Firmware and BIOS, to what a stack wants of them. Observe, then act: what holds already is left alone, each update is committed before it is sent and
+//! followed instead of repeated, the machine is restarted by the one committed act there is for it, and what was asked for is read back. An update that
+//! failed says what the BMC said; it is not tried again by itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_core::firmware::{BiosValue, BmcInventory, Compared, UpdateClass, Wanted, WantedFirmware};
+use muster_core::ids::PermitId;
+use muster_core::wire::agent::{ActReply, JobResult};
+use muster_core::wire::firmware::SetFirmware;
+use muster_core::wire::node::{Failure, Progress};
+
+use super::power::{self, By, Started, persist};
+use super::{power_off, supply};
+use crate::bmc::{Bmc, BmcError, BootOnce, PowerState, TaskState};
+use crate::work::context::{JobContext, failed, fatal};
+
+/// Times that something is asked for again that had not begun.
+const TRIES: u32 = 5;
+/// Characters of an act's name.
+const ACT_CHARS: usize = 60;
+
+pub(super) async fn run(context: &JobContext, order: &SetFirmware) -> Result<JobResult, Failure> {
+    let bmc = match power::by(context, &order.power).await? {
+        By::Bmc(bmc) => bmc,
+        By::Person(_) => return Ok(seen(BmcInventory::unread("it has no BMC"), Vec::new())),
+    };
+    match order.permit {
+        None => Ok(seen(look(&bmc).await, Vec::new())),
+        Some(permit) => Setting { context, order, bmc: &bmc, permit }.run().await,
+    }
+}
+
+/// What a BMC says now. One that cannot be heard says nothing, which is told and stops nobody.
+pub(super) async fn look(bmc: &Bmc) -> BmcInventory {
+    bmc.inventory().await.unwrap_or_else(|error| BmcInventory::unread(error.to_string()))
+}
+
+fn seen(inventory: BmcInventory, changed: Vec<String>) -> JobResult {
+    JobResult::Firmware { inventory: Box::new(inventory), changed }
+}
+
+/// One machine on its way to what is wanted of it.
+struct Setting<'a> {
+    context: &'a JobContext,
+    order: &'a SetFirmware,
+    bmc: &'a Bmc,
+    permit: PermitId,
+}
+
+/// What of it is to be done.
+#[derive(Debug, Default, PartialEq)]
+struct Todo {
+    updates: Vec<WantedFirmware>,
+    bios: BTreeMap<String, BiosValue>,
+}
+
+impl Todo {
+    /// What differs and can be set. What is unknown, or has no image, is left to the gate that holds it against the stack.
+    fn of(wanted: &Wanted, seen: &BmcInventory) -> Self {
+        let differs = |item: &&WantedFirmware| {
+            item.image.is_some() && seen.find(&item.component).iter().any(|seen| seen.version != item.version)
+        };
+        let setting = |(name, value): (&String, &BiosValue)| {
+            let shown = seen.bios.get(name).filter(|shown| !shown.means(value))?;
+            Some((name.clone(), value.like(shown)))
+        };
+        Self {
+            updates: wanted.firmware.iter().filter(differs).cloned().collect(),
+            bios: wanted.bios.iter().filter_map(setting).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.updates.is_empty() && self.bios.is_empty()
+    }
+
+    fn needs_restart(&self) -> bool {
+        !self.bios.is_empty() || self.updates.iter().any(|item| item.class == UpdateClass::Reboot)
+    }
+
+    /// As something that is wanted, to be read back.
+    fn wanted(&self) -> Wanted {
+        Wanted { firmware: self.updates.clone(), bios: self.bios.clone() }
+    }
+}
+
+impl Setting<'_> {
+    async fn run(&self) -> Result<JobResult, Failure> {
+        let Self { context, order, bmc, .. } = self;
+        let before = persist(context, || bmc.inventory()).await?;
+        for one in order.wanted.compare(Some(&before)).iter().filter(|one| one.found.as_ref() != Some(&one.wanted)) {
+            context.voice.log(one.to_string());
+        }
+        let todo = Todo::of(&order.wanted, &before);
+        if todo.is_empty() {
+            return Ok(seen(before, Vec::new()));
+        }
+        let restarted = power::was_started(context);
+        if !restarted {
+            for item in &todo.updates {
+                self.update(item, &before).await?;
+            }
+            self.set_bios(&todo.bios).await?;
+        }
+        if restarted || todo.needs_restart() {
+            self.restart().await?;
+        }
+        let after = self.read_back(&todo.wanted()).await?;
+        let told = todo.wanted().compare(Some(&before));
+        let changed = told.iter().filter(|one| one.differs()).map(|one| {
+            let was = one.found.as_deref().unwrap_or_default();
+            format!("{} is {}, it was {was}", one.item, one.wanted)
+        });
+        Ok(seen(after, changed.collect()))
+    }
+
+    /// Updates one component, and sees the BMC through with it.
+    async fn update(&self, item: &WantedFirmware, before: &BmcInventory) -> Result<(), Failure> {
+        let Self { context, order, bmc, permit } = self;
+        let Some(image) = item.image else { return Ok(()) };
+        let found = before.find(&item.component);
+        let versions: Vec<String> = found.iter().map(|seen| format!("{} {}", seen.id, seen.version)).collect();
+        let act: String = format!("update {}", item.component).chars().take(ACT_CHARS).collect();
+        let begun = match context.former_act(&[&act]) {
+            Some(_) => true,
+            None => {
+                supply::hold_blob(context, image).await?;
+                context.redeem_power(*permit).await?;
+                matches!(context.start_act(&act, &versions.join(", ")).await?, ActReply::Already(_))
+            }
+        };
+        let tasks = if begun {
+            context.voice.log(format!("an earlier attempt began to {act}; looking what came of it"));
+            persist(context, || bmc.running_tasks()).await?
+        } else {
+            let parts = found.iter().filter(|seen| !matches!(seen.id.as_str(), "bios" | "bmc"));
+            let parts: Vec<String> = parts.map(|seen| seen.id.clone()).collect();
+            self.begin(&format!("{}/{}", order.images, image.hex()), &parts).await?
+        };
+        for task in &tasks {
+            self.follow(item, task).await?;
+        }
+        match item.class {
+            UpdateClass::Reboot => Ok(()),
+            UpdateClass::None => {
+                let wanted = Wanted { firmware: vec![item.clone()], bios: BTreeMap::new() };
+                self.read_back(&wanted).await.map(drop)
+            }
+        }
+    }
+
+    /// Sends an update. What is busy or away has not begun; what gave no answer may have, and its tasks tell.
+    async fn begin(&self, image: &str, parts: &[String]) -> Result<Vec<String>, Failure> {
+        let Self { context, bmc, .. } = self;
+        let mut last = None;
+        for _ in 0..TRIES {
+            match bmc.update(image, parts).await {
+                Ok(task) => return Ok(task.into_iter().collect()),
+                Err(error @ BmcError::Timeout { .. }) => {
+                    context.voice.log(error.to_string());
+                    return persist(context, || bmc.running_tasks()).await;
+                }
+                Err(error @ (BmcError::Busy { .. } | BmcError::Unreachable { .. })) => {
+                    self.pause(&error).await;
+                    last = Some(error);
+                }
+                Err(error) => return Err(fatal(error.code(), format!("the update was not begun: {error}"))),
+            }
+        }
+        let why = last.map_or_else(String::new, |error| error.to_string());
+        Err(failed("firmware_not_begun", format!("the update was not begun, {TRIES} times: {why}")))
+    }
+
+    /// Follows a task to its end, over restarts of the BMC.
+    async fn follow(&self, item: &WantedFirmware, task: &str) -> Result<(), Failure> {
+        let Self { context, bmc, .. } = self;
+        let limits = context.agent.bmcs.limits();
+        let watch = context.watch(limits.update);
+        let mut percent = None;
+        loop {
+            match bmc.task(task).await {
+                Ok(view) => {
+                    percent = view.percent.or(percent);
+                    let said = view.said.join("; ");
+                    match view.state {
+                        TaskState::Done | TaskState::Gone => {
+                            context.voice.log(format!("the update of {} is over: {said}", item.component));
+                            return Ok(());
+                        }
+                        // It is staged; the restart is what it waits for.
+                        TaskState::Waits if item.class == UpdateClass::Reboot => return Ok(()),
+                        TaskState::Failed => {
+                            let message =
+                                format!("the BMC could not update {} to {}: {said}", item.component, item.version);
+                            return Err(fatal("firmware_update_failed", message));
+                        }
+                        TaskState::Running | TaskState::Waits => self.progress(item, view.percent),
+                    }
+                    watch.waiting_for(format!("waiting for the BMC to update {} ({said})", item.component));
+                }
+                Err(error) if error.retryable() => {
+                    watch.waiting_for(format!("waiting for the BMC of {} ({error})", context.job.node_name))
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if watch.pause(limits.ask_again).await.is_err() {
+                let far = percent.map_or_else(String::new, |percent| format!(", at {percent} %"));
+                let (component, within) = (&item.component, limits.update.as_secs() / 60);
+                let message = format!(
+                    "the BMC's task {task} to update {component} has not ended after {within} min{far}: it may still write, so cut no power before \
+                     it has ended, or its maker says so"
+                );
+                return Err(fatal("firmware_update_endless", message));
+            }
+        }
+    }
+
+    fn progress(&self, item: &WantedFirmware, percent: Option<u64>) {
+        let context = self.context;
+        context.voice.progress(Progress {
+            at: context.agent.clock.now(),
+            message: format!("updating {} to {}", item.component, item.version),
+            done: percent,
+            total: percent.map(|_| 100),
+            unit: percent.map(|_| "%".into()),
+        });
+    }
+
+    /// Asks for settings. They hold after a restart; a BMC that drops them is not restarted for nothing.
+    async fn set_bios(&self, wanted: &BTreeMap<String, BiosValue>) -> Result<(), Failure> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.context.redeem_power(self.permit).await?;
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.bmc.set_bios(wanted).await {
+                Ok(()) => return Ok(()),
+                Err(error @ BmcError::NothingHappened { .. }) => {
+                    return Err(fatal("bios_settings_dropped", error.to_string()));
+                }
+                Err(error) if error.retryable() => {
+                    self.pause(&error).await;
+                    last = Some(error);
+                }
+                Err(error) => return Err(fatal(error.code(), format!("BIOS settings: {error}"))),
+            }
+        }
+        let why = last.map_or_else(String::new, |error| error.to_string());
+        Err(failed("bios_not_set", format!("the BIOS settings were not taken, {TRIES} times: {why}")))
+    }
+
+    /// Through its firmware: a system that runs is asked to shut down first. What an earlier attempt began is only brought to its end.
+    async fn restart(&self) -> Result<(), Failure> {
+        let Self { context, order, bmc, permit } = self;
+        if !power::was_started(context) {
+            // Off before it is started: a cold start is what firmware waits for, and no system is cut off in its work.
+            power_off::off_by_bmc(context, bmc, order.login.as_ref(), *permit).await?;
+        }
+        let (started, view) = power::start(context, bmc, *permit, BootOnce::None).await?;
+        match (started, view.power) {
+            (Started::Earlier { .. }, PowerState::Off) => power::turn_on(context, bmc, *permit).await,
+            (Started::Earlier { .. } | Started::Now, _) => Ok(()),
+        }
+    }
+
+    /// Looks until everything that was set reads as wanted.
+    async fn read_back(&self, wanted: &Wanted) -> Result<BmcInventory, Failure> {
+        let Self { context, bmc, .. } = self;
+        let limits = context.agent.bmcs.limits();
+        let watch = context.watch(limits.boot);
+        loop {
+            let seen = look(bmc).await;
+            let left: Vec<Compared> =
+                wanted.compare(Some(&seen)).into_iter().filter(|one| one.found.as_ref() != Some(&one.wanted)).collect();
+            let Some(first) = left.first() else { return Ok(seen) };
+            watch
+                .waiting_for(format!("waiting for the BMC to show what was set: {first}, and {} more", left.len() - 1));
+            if watch.pause(limits.ask_again).await.is_err() {
+                let told: Vec<String> = left.iter().take(10).map(ToString::to_string).collect();
+                let (told, within) = (told.join("; "), limits.boot.as_secs() / 60);
+                let message = format!("after {within} min the BMC, which took it all, still shows: {told}");
+                return Err(fatal("firmware_unchanged", message));
+            }
+        }
+    }
+
+    async fn pause(&self, error: &BmcError) {
+        let limits = self.context.agent.bmcs.limits();
+        self.context.voice.waiting_for(format!("waiting for the BMC of {} ({error})", self.context.job.node_name));
+        let after = match error {
+            BmcError::Busy { retry_after, .. } => retry_after.unwrap_or(limits.ask_again),
+            _ => limits.ask_again,
+        };
+        tokio::time::sleep(after.max(Duration::from_millis(1))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_core::firmware::SeenFirmware;
+    use muster_core::values::Digest;
+
+    use super::*;
+
+    #[test]
+    fn only_what_differs_and_can_be_set_is_done() {
+        let inventory = BmcInventory {
+            firmware: [("bmc", "1.0"), ("HGX_1", "96"), ("HGX_2", "95"), ("nic", "28")]
+                .map(|(id, version)| SeenFirmware { id: id.into(), name: String::new(), version: version.into() })
+                .into(),
+            bios: [
+                ("Sriov".to_owned(), BiosValue::Text("Disabled".into())),
+                ("Nps".to_owned(), BiosValue::Text("1".into())),
+            ]
+            .into(),
+            unread: vec![],
+        };
+        let want = |component: &str, version: &str, image: Option<&str>| WantedFirmware {
+            component: component.into(),
+            version: version.into(),
+            image: image.map(|image| Digest::of(image.as_bytes())),
+            class: UpdateClass::default(),
+        };
+        let wanted = Wanted {
+            firmware: vec![
+                want("bmc", "1.0", Some("a")),
+                want("HGX_*", "96", Some("b")),
+                want("nic", "29", None),
+                want("nvswitch", "1", Some("c")),
+            ],
+            bios: [
+                ("Sriov", BiosValue::Text("Enabled".into())),
+                ("Nps", BiosValue::Number(4)),
+                ("Gone", BiosValue::Flag(true)),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        };
+        let todo = Todo::of(&wanted, &inventory);
+        let components: Vec<&str> = todo.updates.iter().map(|item| item.component.as_str()).collect();
+        assert_eq!(components, ["HGX_*"], "one of two GPUs is old; without an image, or unseen, nothing is done");
+        assert_eq!(todo.bios["Nps"], BiosValue::Text("4".into()), "as the BMC writes it");
+        assert!(!todo.bios.contains_key("Gone") && todo.needs_restart());
+        let only_bmc = Todo {
+            updates: vec![WantedFirmware { class: UpdateClass::None, ..want("bmc", "2", Some("a")) }],
+            ..Todo::default()
+        };
+        assert!(!only_bmc.needs_restart() && !only_bmc.is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! Two nodes measure what lies between them, each way: one listens, the other asks. It changes nothing, so another attempt does it again.
+//!
+//! The end that listens ends with our connection to it, and at the latest by its own deadline; the end that asks ends by its gate's. What an attempt
+//! that died left there is waited for, because either end holds its node's lock.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use muster_core::gates::{Evidence, Gate, GateResult, Mode, Verdict};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::agent::JobResult;
+use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::wire::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairPlan, PairWay};
+use tokio::time::Instant;
+
+use super::node_job::ensure_node;
+use super::reach::{TRY, pause_after};
+use crate::ssh::command::Command;
+use crate::ssh::lines::Lines;
+use crate::ssh::{Session, SshError};
+use crate::work::context::{JobContext, failed, fatal};
+
+/// A node that is held for this is up. One that does not answer within this time is told, not waited for.
+const LOG_IN_WITHIN: Duration = Duration::from_secs(60);
+/// What either end has beside the gate's own times, on the node and on the way there.
+const MARGIN: Duration = Duration::from_secs(30);
+/// Until a node is asked again whose lock another one's work holds.
+const BUSY_AGAIN: Duration = Duration::from_secs(2);
+/// The listener ends at once when its input does.
+const HANG_UP: Duration = Duration::from_secs(10);
+
+/// One end with the session on it.
+struct At<'a> {
+    end: &'a PairEnd,
+    session: Session,
+}
+
+pub(super) async fn run(context: &JobContext, order: &PairOrder) -> Result<JobResult, Failure> {
+    let [one, other] = &order.ends;
+    let (one, other) = tokio::try_join!(log_in(context, one), log_in(context, other))?;
+    let ways = vec![way(context, &one, &other).await?, way(context, &other, &one).await?];
+    Ok(JobResult::Paired { ways })
+}
+
+async fn log_in<'a>(context: &JobContext, end: &'a PairEnd) -> Result<At<'a>, Failure> {
+    let until = Instant::now() + LOG_IN_WITHIN;
+    loop {
+        let error = match Session::connect(&end.login, TRY).await {
+            Ok(session) => {
+                ensure_node(context, &session, &end.login).await.map_err(|error| of(end, error))?;
+                return Ok(At { end, session });
+            }
+            Err(error) => error,
+        };
+        if !error.connection() || Instant::now() >= until {
+            return Err(of(end, error));
+        }
+        context.voice.waiting_for(format!("waiting for SSH on {} ({error})", end.name));
+        tokio::time::sleep(pause_after(&error)).await;
+    }
+}
+
+/// An error, and whose.
+fn of(end: &PairEnd, error: SshError) -> Failure {
+    let failure = Failure::from(error);
+    Failure { message: format!("{}: {}", end.name, failure.message), ..failure }
+}
+
+/// Every pair gate of the suite, asked by one end of the other.
+async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<PairWay, Failure> {
+    let (mut results, mut fingerprint) = (Vec::new(), None);
+    for gate in asks.end.plan.suite.gates.iter().filter(|gate| gate.peer.is_some()) {
+        context.voice.waiting_for(format!("{} to {}: {}", asks.end.name, listens.end.name, gate.title));
+        match measure(context, gate, asks, listens).await {
+            Ok(answer) => {
+                fingerprint = Some(answer.fingerprint);
+                results.extend(answer.results);
+            }
+            // A connection that broke says nothing of any gate.
+            Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => return Err(failure),
+            Err(failure) => results.push(unmeasured(context, gate, &asks.end.plan, failure)),
+        }
+    }
+    context.voice.moving();
+    Ok(PairWay { from: asks.end.node, to: listens.end.node, results, fingerprint })
+}
+
+/// One gate, one way. The listener is gone before this ends, however it ends, unless the whole job is dropped: then its connection is.
+async fn measure(context: &JobContext, gate: &Gate, asks: &At<'_>, listens: &At<'_>) -> Result<PairAnswer, Failure> {
+    let until = Instant::now() + times(gate);
+    let (port, listener) = loop {
+        match listen(context, gate, listens).await {
+            Err(failure) if failure.code == "busy" && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+            listening => break listening?,
+        }
+    };
+    let answer = loop {
+        match ask(context, gate, asks, port).await {
+            Err(failure) if failure.code == "busy" && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+            answer => break answer,
+        }
+    };
+    listener.hang_up(HANG_UP).await;
+    answer
+}
+
+/// The longest that either end of a gate may be there.
+fn times(gate: &Gate) -> Duration {
+    let ready_s = gate.peer.as_ref().map_or(0, |peer| peer.ready_s);
+    Duration::from_secs(gate.timeout_s + ready_s) + MARGIN
+}
+
+/// Starts the end that listens, and waits until it says where.
+async fn listen(context: &JobContext, gate: &Gate, at: &At<'_>) -> Result<(u16, Lines), Failure> {
+    let plan = input(context, gate, &at.end.plan, None);
+    let ready = Duration::from_secs(gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) + MARGIN;
+    let mut lines = at.session.held_lines(Command::PairServe, plan).await.map_err(|error| of(at.end, error))?;
+    let line = tokio::time::timeout(ready, lines.next())
+        .await
+        .map_err(|_| failed("not_listening", format!("{}: nothing was heard of its listener", at.end.name)))?
+        .map_err(|error| of(at.end, error))?;
+    match line.as_deref().map(serde_json::from_slice::<PairLine>) {
+        Some(Ok(PairLine::Listening { port })) => Ok((port, lines)),
+        Some(Ok(PairLine::Ended { said, .. })) => {
+            Err(failed("not_listening", format!("{}: its listener ended at once: {said}", at.end.name)))
+        }
+        Some(Err(error)) => Err(fatal("node_protocol", format!("{}: its line cannot be read: {error}", at.end.name))),
+        None => Err(failed("not_listening", format!("{}: its listener ended without a word", at.end.name))),
+    }
+}
+
+async fn ask(context: &JobContext, gate: &Gate, at: &At<'_>, port: u16) -> Result<PairAnswer, Failure> {
+    let within_s = times(gate).as_secs();
+    let plan = input(context, gate, &at.end.plan, Some(port));
+    let said = at.session.exec(Command::PairAsk { within_s }, plan).await.map_err(|error| of(at.end, error))?;
+    serde_json::from_slice(&said)
+        .map_err(|error| fatal("node_protocol", format!("{}: its answer cannot be read: {error}", at.end.name)))
+}
+
+/// The first line of either end's input.
+fn input(context: &JobContext, gate: &Gate, plan: &GatePlan, port: Option<u16>) -> Bytes {
+    let mut plan = GatePlan { only: vec![gate.id.clone()], ..plan.clone() };
+    // Where it listens, the listener chooses.
+    plan.variables.remove("pair_port");
+    plan.variables.extend(port.map(|port| ("pair_port".to_owned(), port.to_string())));
+    let given = PairPlan { protocol: PROTOCOL, job: context.job.id, plan };
+    let mut line = serde_json::to_vec(&given).expect("a plan is plain data");
+    line.push(b'\n');
+    line.into()
+}
+
+/// A gate without an answer: an error, or skipped where it may be and its tool is not there.
+fn unmeasured(context: &JobContext, gate: &Gate, plan: &GatePlan, failure: Failure) -> GateResult {
+    let mode = gate.mode(Some(&plan.profile));
+    let absent = matches!(failure.code.as_str(), "tool_missing" | "no_variable") && mode != Mode::Required;
+    GateResult {
+        gate: gate.id.clone(),
+        title: gate.title.clone(),
+        stage: gate.stage,
+        required: mode == Mode::Required,
+        shadow: mode == Mode::Shadow,
+        verdict: if absent { Verdict::Skipped } else { Verdict::Error },
+        reason: failure.message,
+        measured: Vec::new(),
+        started_at: context.agent.clock.now(),
+        duration_ms: 0,
+        former: Vec::new(),
+        waived: None,
+        evidence: Evidence::default(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Another password for a BMC's account. Nothing is believed but a log-in: with the next password it is done, with the former it is still to do. So a crash in
+//! between is nothing to remember, and whichever attempt comes next finds out.
+
+use muster_core::values::Secret;
+use muster_core::wire::agent::JobResult;
+use muster_core::wire::bmc::Power;
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget, RotateBmc};
+use muster_core::wire::node::Failure;
+
+use super::power::{By, by, open, persist};
+use crate::bmc::BmcError;
+use crate::work::context::{JobContext, failed, fatal};
+
+pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobResult, Failure> {
+    let next = with(&order.power, &order.next);
+    if order.tried && takes(context, &next).await? {
+        context.voice.log("the BMC takes the next password already".to_owned());
+        return Ok(JobResult::BmcRotated);
+    }
+    let By::Bmc(bmc) = by(context, &order.power).await? else {
+        return Err(fatal("no_bmc", format!("{} has no BMC", context.job.node_name)));
+    };
+    let name = &context.job.node_name;
+    match bmc.set_password(&order.next).await {
+        Ok(()) => context.voice.log("the BMC said yes; logging in with the next password".to_owned()),
+        // It may have been done, or not: the log-in tells.
+        Err(error @ BmcError::Timeout { .. }) => context.voice.log(format!("{error}")),
+        Err(error @ BmcError::BadCredentials { .. }) if order.tried => {
+            let both = format!("the BMC of {name} takes neither of the two passwords that it may have: {error}");
+            return Err(fatal("bmc_credentials", both));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    match takes(context, &next).await? {
+        true => Ok(JobResult::BmcRotated),
+        false => Err(failed(
+            "bmc_not_rotated",
+            format!("the BMC of {name} does not take the next password; the former is kept"),
+        )),
+    }
+}
+
+/// Whether the BMC takes a password, in a session of its own.
+async fn takes(context: &JobContext, power: &Power) -> Result<bool, Failure> {
+    let bmc = open(context, power)?;
+    let seen = persist(context, || async {
+        match bmc.observe().await {
+            Err(BmcError::BadCredentials { .. }) => Ok(false),
+            seen => seen.map(|_| true),
+        }
+    });
+    seen.await
+}
+
+/// The same account with another password.
+fn with(power: &Power, password: &Secret) -> Power {
+    let password = password.clone();
+    match power {
+        Power::Redfish(target) => Power::Redfish(BmcTarget { password, also: None, ..target.clone() }),
+        Power::Ipmi(target) => Power::Ipmi(IpmiTarget { password, also: None, ..target.clone() }),
+        Power::Manual { person } => Power::Manual { person: person.clone() },
+    }
+}

@@ -1,0 +1,58 @@
+//! Whom the BMC of a simulated machine lets in, and its password being changed, by the rules of the real agent.
+
+use muster_core::values::Secret;
+use muster_core::wire::agent::{Job, JobResult, JobSpec};
+use muster_core::wire::bmc::Power;
+use muster_core::wire::bmc::RotateBmc;
+
+use super::agent::{Agent, Bad, fatal};
+use super::machine::Machine;
+
+impl Machine {
+    fn takes(&self, password: &Secret) -> bool {
+        self.bmc_password.as_deref().is_none_or(|known| known == password.reveal())
+    }
+
+    fn lets_in(&self, power: &Power) -> bool {
+        let (password, also) = match power {
+            Power::Redfish(bmc) => (&bmc.password, &bmc.also),
+            Power::Ipmi(bmc) => (&bmc.password, &bmc.also),
+            Power::Manual { .. } => return true,
+        };
+        self.takes(password) || also.as_ref().is_some_and(|also| self.takes(also))
+    }
+}
+
+impl Agent {
+    /// Refuses a job whose BMC does not take what the order logs in with.
+    pub(super) fn let_in(&self, job: &Job) -> Result<(), Bad> {
+        let power = match &job.spec {
+            JobSpec::BootLive(boot) => &boot.power,
+            JobSpec::PowerOff { power, .. }
+            | JobSpec::PowerOn { power, .. }
+            | JobSpec::PowerCycle { power, .. }
+            | JobSpec::BootDisk { power, .. }
+            | JobSpec::Reboot { power, .. } => power,
+            _ => return Ok(()),
+        };
+        match self.with(job, |machine| machine.lets_in(power)) {
+            true => Ok(()),
+            false => Err(fatal("bmc_credentials", "simulated: the BMC refuses these credentials".into())),
+        }
+    }
+
+    /// Done where the next password is taken; else it is changed, which nobody may hear of.
+    pub(super) async fn rotate_bmc(&self, job: &Job, order: &RotateBmc) -> Result<JobResult, Bad> {
+        let next = order.next.reveal();
+        if order.tried && self.with(job, |machine| machine.bmc_password.as_deref() == Some(next)) {
+            return Ok(JobResult::BmcRotated);
+        }
+        self.step()?;
+        if !self.with(job, |machine| machine.lets_in(&order.power)) {
+            return Err(fatal("bmc_credentials", "simulated: the BMC refuses these credentials".into()));
+        }
+        self.with(job, |machine| machine.bmc_password = Some(next.to_owned()));
+        self.step()?;
+        Ok(JobResult::BmcRotated)
+    }
+}

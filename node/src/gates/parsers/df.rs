@@ -1,0 +1,95 @@
+//! `df -P -k` and `df -P -i`: one line for each file system, in POSIX's format. How full it is is told twice, and both must agree.
+
+use super::{Answer, Reading, scan};
+
+const FILE_SYSTEMS_MAX: usize = 1000;
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    /// Blocks of 1024 bytes.
+    Space,
+    Inodes,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    if answer.exit != 0 {
+        return Err(format!("df failed: {}", scan::word(answer.messages)));
+    }
+    scan::whole(answer.text)?;
+    let mut lines = answer.text.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+    let of = match head[..] {
+        ["Filesystem", "1024-blocks", "Used", "Available", "Capacity", "Mounted", "on"] => Of::Space,
+        ["Filesystem", "Inodes", "IUsed", "IFree", "IUse%", "Mounted", "on"] => Of::Inodes,
+        _ => return Err(format!("{:?} are not the columns of df -P -k or df -P -i", scan::word(&head.join(" ")))),
+    };
+    let mut reading = Reading::default();
+    let (mut seen, mut fullest) = (Vec::new(), None::<(f64, &str)>);
+    for line in lines {
+        let unknown = || format!("{:?} is not understood", scan::word(line));
+        let one = read(line).ok_or_else(unknown)?;
+        if seen.contains(&one.mount) || seen.len() >= FILE_SYSTEMS_MAX {
+            return Err(format!("{} stands there twice", scan::word(one.mount)));
+        }
+        seen.push(one.mount);
+        // Some file systems have no inodes to run out of.
+        let Some(used) = one.used else { continue };
+        let mount = scan::word(one.mount);
+        match of {
+            Of::Space => {
+                reading.add_of("fs.used", &mount, used);
+                reading.add_of("fs.available", &mount, (one.available / 1024.0).floor());
+            }
+            Of::Inodes => {
+                reading.add_of("fs.inodes_used", &mount, used);
+                reading.add_of("fs.inodes_available", &mount, one.available);
+            }
+        }
+        if fullest.is_none_or(|(most, _)| used > most) {
+            fullest = Some((used, one.mount));
+        }
+    }
+    let (used, mount) = fullest.ok_or("it tells of no file system")?;
+    reading.count("fs.count", seen.len());
+    reading.add(if of == Of::Space { "fs.fullest" } else { "fs.inodes_fullest" }, used);
+    reading.notes.push(format!("{} is the fullest: {used} %", scan::word(mount)));
+    Ok(reading)
+}
+
+struct FileSystem<'a> {
+    mount: &'a str,
+    /// Percent of what may be used; nothing where there is nothing to use.
+    used: Option<f64>,
+    available: f64,
+}
+
+/// `/dev/sda1   51472996 7123456  41702524      15% /`. A source with a space in it is not told apart from its numbers.
+fn read(line: &str) -> Option<FileSystem<'_>> {
+    let mut rest = line;
+    let mut word = || {
+        let start = rest.trim_start();
+        let (word, after) = start.split_once(' ')?;
+        rest = after;
+        Some(word)
+    };
+    let _source = word()?;
+    let [total, used, available] = [word()?, word()?, word()?];
+    let percent = word()?;
+    let mount = rest.trim_start();
+    let (total, used, available) = (scan::count(total)?, scan::count(used)?, scan::count(available)?);
+    if !mount.starts_with('/') || used > total || available > total {
+        return None;
+    }
+    let used = match percent.strip_suffix('%') {
+        None if percent == "-" && total == 0.0 => None,
+        None => return None,
+        // Rounded up, of what is used and what is left: the rest is kept for root.
+        Some(told) => {
+            let told = scan::count(told)?;
+            let counted = 100.0 * used / (used + available).max(1.0);
+            (told >= counted - 0.5 && told <= counted + 1.0).then_some(Some(told))?
+        }
+    };
+    Some(FileSystem { mount, used, available })
+}

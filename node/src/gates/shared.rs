@@ -1,0 +1,79 @@
+//! What the gates of one run have in common: answers of tools that several ask the same, and the looks whose places are kept once the verdicts are told.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use muster_core::gates::{Gate, Stage};
+
+use super::cursor::Kept;
+use crate::tool::Finished;
+
+/// An answer that is older says too little of now.
+const YOUNG: Duration = Duration::from_secs(30);
+
+/// Of one run of gates.
+#[derive(Default)]
+pub(crate) struct Shared {
+    answers: RefCell<Vec<Told>>,
+    looks: RefCell<Vec<Kept>>,
+}
+
+/// What a tool said.
+struct Told {
+    at: Instant,
+    stage: Stage,
+    argv: Vec<String>,
+    env: BTreeMap<String, String>,
+    /// The gate that asked first.
+    by: String,
+    answer: Rc<Finished>,
+}
+
+impl Shared {
+    /// The answer to the same question, where another gate of this stage just asked it, and that gate's id.
+    pub(super) fn find(&self, gate: &Gate, argv: &[String]) -> Option<(String, Rc<Finished>)> {
+        if !shares(gate) {
+            return None;
+        }
+        let answers = self.answers.borrow();
+        let same = |told: &&Told| {
+            told.stage == gate.stage && told.argv == argv && told.env == gate.env && told.at.elapsed() < YOUNG
+        };
+        answers.iter().rfind(same).map(|told| (told.by.clone(), Rc::clone(&told.answer)))
+    }
+
+    /// Keeps an answer for the gates behind. What was cut or killed is nobody's answer.
+    pub(super) fn told(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
+        if shares(gate) && answer.status.code().is_some() && !answer.truncated {
+            let (stage, env, by) = (gate.stage, gate.env.clone(), gate.id.clone());
+            let told = Told { at: Instant::now(), stage, argv, env, by, answer: Rc::clone(answer) };
+            self.answers.borrow_mut().push(told);
+        }
+    }
+
+    /// Nothing that was said before counts any more: a gate changed the machine, or read nothing in what it was told.
+    pub(super) fn forget(&self) {
+        self.answers.borrow_mut().clear();
+    }
+
+    /// A look at the kernel's log, whose place is to be kept.
+    pub(super) fn looked(&self, kept: Kept) {
+        self.looks.borrow_mut().push(kept);
+    }
+
+    /// The places to keep, once the verdicts that came of them are told.
+    pub(crate) fn take_looks(&self) -> Vec<Kept> {
+        self.looks.take()
+    }
+}
+
+/// Whether it may be answered by what another was told: it does nothing to the machine, and its answer is what the tool prints.
+fn shares(gate: &Gate) -> bool {
+    gate.effects.is_empty()
+        && gate.output.is_none()
+        && gate.keep.is_empty()
+        && gate.peer.is_none()
+        && gate.window_s.is_none()
+}

@@ -1,0 +1,111 @@
+//! What grew between two runs of a tool. Counters run since nobody knows when: only what they gained meanwhile says something of now.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use muster_core::gates::{Limit, Sample};
+
+use super::parsers::Reading;
+use crate::job::JobContext;
+
+/// How soon a wait sees that its job was cancelled.
+const POLL: Duration = Duration::from_millis(200);
+
+/// Why a wait did not come to its end.
+pub(super) enum Ended {
+    Cancelled,
+    Deadline,
+}
+
+/// Lets time pass, as long as the job has any.
+///
+/// # Errors
+/// [`Ended`].
+pub(super) fn wait(cx: &JobContext, window: Duration) -> Result<(), Ended> {
+    let end = Instant::now() + window;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match () {
+            () if cx.cancelled() => return Err(Ended::Cancelled),
+            () if left.is_zero() => return Ok(()),
+            () if cx.remaining().is_zero() => return Err(Ended::Deadline),
+            () => std::thread::sleep(left.min(POLL)),
+        }
+    }
+}
+
+/// By how much each number grew; words are dropped. Both must tell of the same, each once.
+///
+/// # Errors
+/// What was told only once, and a counter that fell: somebody cleared it meanwhile, or its device was gone.
+pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String> {
+    let former = numbers(&before.samples)?;
+    let latter = numbers(&after.samples)?;
+    if let Some((metric, entity)) =
+        former.keys().chain(latter.keys()).find(|of| former.len() != latter.len() || !former.contains_key(*of))
+    {
+        return Err(format!("{}: the two runs do not tell of the same", named(metric, entity)));
+    }
+    let mut samples = Vec::with_capacity(latter.len());
+    for ((metric, entity), now) in &latter {
+        let then = former.get(&(*metric, *entity)).copied().unwrap_or(f64::NAN);
+        // Not a number is not at least anything.
+        if now.partial_cmp(&then).is_none_or(std::cmp::Ordering::is_lt) {
+            return Err(format!("{} fell from {then} to {now}: it was cleared meanwhile", named(metric, entity)));
+        }
+        samples.push(Sample { metric, entity: (*entity).to_owned(), value: Limit::Number(now - then) });
+    }
+    Ok(Reading { samples, ..after.clone() })
+}
+
+fn named(metric: &str, entity: &str) -> String {
+    if entity.is_empty() { metric.to_owned() } else { format!("{metric} of {entity}") }
+}
+
+fn numbers(samples: &[Sample]) -> Result<BTreeMap<(&'static str, &str), f64>, String> {
+    let mut numbers = BTreeMap::new();
+    for sample in samples {
+        let Limit::Number(number) = sample.value else { continue };
+        if numbers.insert((sample.metric, sample.entity.as_str()), number).is_some() {
+            return Err(format!("{} was measured twice", named(sample.metric, &sample.entity)));
+        }
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(samples: &[(&'static str, &str, f64)]) -> Reading {
+        let sample = |(metric, entity, value): &(&'static str, &str, f64)| Sample {
+            metric,
+            entity: (*entity).to_owned(),
+            value: Limit::Number(*value),
+        };
+        Reading { samples: samples.iter().map(sample).collect(), ..Reading::default() }
+    }
+
+    #[test]
+    fn what_grew_is_told_and_what_cannot_be_compared_is_refused() {
+        let before = reading(&[("ib.link_downed", "6/1", 3.0), ("ib.symbol_errors", "6/1", 70.0)]);
+        let after = reading(&[("ib.symbol_errors", "6/1", 75.0), ("ib.link_downed", "6/1", 3.0)]);
+        let told = grown(&before, after.clone()).unwrap();
+        assert_eq!(
+            (told.number("ib.link_downed", "6/1"), told.number("ib.symbol_errors", "6/1")),
+            (Some(0.0), Some(5.0))
+        );
+        let wrong = [
+            ("fell from 3 to 0", reading(&[("ib.link_downed", "6/1", 0.0), ("ib.symbol_errors", "6/1", 75.0)])),
+            ("do not tell of the same", reading(&[("ib.link_downed", "6/1", 3.0)])),
+            ("do not tell of the same", reading(&[("ib.link_downed", "7/1", 3.0), ("ib.symbol_errors", "6/1", 75.0)])),
+            ("fell from", reading(&[("ib.link_downed", "6/1", f64::NAN), ("ib.symbol_errors", "6/1", 75.0)])),
+            ("measured twice", reading(&[("ib.link_downed", "6/1", 3.0), ("ib.link_downed", "6/1", 3.0)])),
+        ];
+        for (why, after) in wrong {
+            let refused = grown(&before, after).expect_err(why);
+            assert!(refused.contains(why), "{refused}");
+        }
+        assert!(grown(&reading(&[]), after).is_err(), "nothing was known before");
+    }
+}

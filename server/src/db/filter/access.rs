@@ -1,0 +1,120 @@
+//! Lists of agents, of tokens and of people.
+
+use jiff::Timestamp;
+
+use super::sight::Place;
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, by_id, one_of, unknown, word};
+use crate::error::Error;
+
+/// All agents; those of a site by its id.
+pub const AGENTS: List = List {
+    name: "agents",
+    sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
+    parts: &["id", "name", "site", "version", "last_seen", "clock_offset_ms", "certified_until", "generation"],
+    from: "agents a",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "a.id",
+    by_name: "a.name",
+    field: agent,
+    place: Place { site: "a.site_id", ..NOWHERE },
+};
+
+/// What lies nowhere: whoever may read the list reads all of it.
+pub(super) const NOWHERE: Place =
+    Place { joins: "", site: "NULL::uuid", rack: "NULL::uuid", pool: "NULL::uuid", labels: "'{}'::jsonb" };
+
+fn agent(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "name" => Ok(Field::Text("a.name")),
+        "version" => Ok(Field::Text("a.version")),
+        "site" => by_id(term, "a.site_id"),
+        other => Err(unknown(other, "name, version")),
+    }
+}
+
+/// All tokens, as they stand now.
+pub fn tokens(now: Timestamp) -> List {
+    List {
+        name: "tokens",
+        sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
+        parts: &[
+            "id",
+            "name",
+            "role",
+            "scope",
+            "created_at",
+            "expires_at",
+            "last_used",
+            "revoked_at",
+            "releases_per_hour",
+            "generation",
+        ],
+        from: "tokens t",
+        only: "true",
+        kind: None,
+        as_of: Some(now),
+        until: None,
+        id: "t.id",
+        by_name: "t.name",
+        field: token,
+        place: NOWHERE,
+    }
+}
+
+fn token(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "name" => Ok(Field::Text("t.name")),
+        "role" => word::<muster_api::tokens::Role>(term, "t.role", "a role"),
+        "person" => Ok(Field::Text("t.person")),
+        "state" => one_of(
+            term,
+            &["valid", "over", "revoked"],
+            Field::AsOf(
+                "CASE WHEN t.revoked_at IS NOT NULL THEN 'revoked' WHEN t.expires_at <= ",
+                " THEN 'over' ELSE 'valid' END",
+            ),
+        ),
+        other => Err(unknown(other, "name, role, person, state")),
+    }
+}
+
+/// All people.
+pub const USERS: List = List {
+    name: "users",
+    sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
+    parts: &[
+        "id",
+        "name",
+        "self",
+        "issuer",
+        "subject",
+        "role",
+        "groups",
+        "created_at",
+        "last_seen",
+        "disabled_at",
+        "disabled_by",
+    ],
+    from: "users u",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "u.id",
+    by_name: "u.name",
+    field: user,
+    place: NOWHERE,
+};
+
+fn user(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "name" => Ok(Field::Text("u.name")),
+        "role" => word::<muster_api::tokens::Role>(term, "u.role", "a role"),
+        "issuer" => Ok(Field::Text("u.issuer")),
+        "disabled" => one_of(term, &["true", "false"], Field::Text("(u.disabled_at IS NOT NULL)::text")),
+        other => Err(unknown(other, "name, role, issuer, disabled")),
+    }
+}

@@ -1,0 +1,178 @@
+//! Lists of what was seen and done: parts, runs of gates, recoveries, breakers, deliveries.
+
+use jiff::Timestamp;
+use muster_core::parts::PartKind;
+
+use super::access::NOWHERE;
+use super::sight::{OF_NODE, Place};
+use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, by_id, one_of, unknown, word};
+use crate::error::Error;
+
+/// The newest first, unless it is asked otherwise.
+const LATEST: [Sort; 2] = [NEWEST_FIRST, OLDEST_FIRST];
+
+/// Parts, where they are and where they were; those that a node got last first.
+pub const COMPONENTS: List = List {
+    name: "components",
+    sorts: &LATEST,
+    parts: &[
+        "id",
+        "node",
+        "kind",
+        "serial",
+        "slot",
+        "model",
+        "first_seen",
+        "last_seen",
+        "replaced_at",
+        "replaced_by",
+        "replaced_reason",
+    ],
+    from: "components c",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "c.id",
+    by_name: "",
+    field: component,
+    place: Place {
+        joins: " JOIN nodes n ON n.id = c.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'",
+        ..OF_NODE
+    },
+};
+
+fn component(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "serial" => Ok(Field::Text("c.serial")),
+        "kind" => word::<PartKind>(term, "c.kind", "a kind of part"),
+        "model" => Ok(Field::Text("c.model")),
+        "node" => Ok(Field::Node { column: "c.node_id" }),
+        "replaced" => one_of(term, &["true", "false"], Field::Text("(c.replaced_at IS NOT NULL)::text")),
+        other => Err(unknown(other, "serial, kind, model, node, replaced")),
+    }
+}
+
+/// Runs of gates on one node.
+pub const GATE_RUNS: List = List {
+    name: "gate_runs",
+    sorts: &LATEST,
+    parts: &["id", "node", "suite", "verdict", "fingerprint", "finished_at", "voided_at", "results"],
+    from: "gate_runs r",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "r.id",
+    by_name: "",
+    field: gate_run,
+    place: NOWHERE,
+};
+
+fn gate_run(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "node" => by_id(term, "r.node_id"),
+        "suite" => Ok(Field::Text("r.suite")),
+        "verdict" => one_of(term, &["pass", "fail", "unknown"], Field::Text("r.verdict")),
+        "voided" => one_of(term, &["true", "false"], Field::Text("(r.voided_at IS NOT NULL)::text")),
+        other => Err(unknown(other, "suite, verdict, voided")),
+    }
+}
+
+/// Recoveries of one node.
+pub const RECOVERIES: List = List {
+    name: "recoveries",
+    sorts: &LATEST,
+    parts: &[
+        "id",
+        "node",
+        "signature",
+        "because",
+        "asked",
+        "rungs",
+        "tried",
+        "begun_at",
+        "ended_at",
+        "ended",
+        "operation",
+    ],
+    from: "recoveries r",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "r.id",
+    by_name: "",
+    field: recovery,
+    place: NOWHERE,
+};
+
+fn recovery(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "node" => by_id(term, "r.node_id"),
+        "signature" => Ok(Field::Text("r.signature")),
+        "asked" => one_of(term, &["true", "false"], Field::Text("r.asked::text")),
+        "ended" => one_of(
+            term,
+            &["recovered", "spent", "held_back", "stopped", "failed", "no"],
+            Field::Text("COALESCE(r.ended, 'no')"),
+        ),
+        other => Err(unknown(other, "signature, asked, ended")),
+    }
+}
+
+/// Breakers that are or were open, as they stand now; for who may read the whole fleet.
+pub fn breakers(now: Timestamp) -> List {
+    List {
+        name: "breakers",
+        sorts: &LATEST,
+        parts: &["id", "signature", "because", "state", "opened_at", "closes_at", "closed_at", "closed_by"],
+        from: "breakers b",
+        only: "true",
+        kind: None,
+        as_of: Some(now),
+        until: None,
+        id: "b.id",
+        by_name: "",
+        field: breaker,
+        place: NOWHERE,
+    }
+}
+
+fn breaker(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "signature" => Ok(Field::Text("b.signature")),
+        "state" => one_of(
+            term,
+            &["open", "closed"],
+            Field::AsOf("CASE WHEN b.closed_at IS NOT NULL OR b.closes_at <= ", " THEN 'closed' ELSE 'open' END"),
+        ),
+        other => Err(unknown(other, "signature, state")),
+    }
+}
+
+/// What one webhook was sent.
+pub const DELIVERIES: List = List {
+    name: "deliveries",
+    sorts: &LATEST,
+    parts: &["id", "event", "seq", "kind", "reason", "state", "attempt", "at", "status", "error", "duration_ms"],
+    from: "webhook_deliveries d",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "d.id",
+    by_name: "",
+    field: delivery,
+    place: NOWHERE,
+};
+
+fn delivery(term: &Term) -> Result<Field<'_>, Error> {
+    match term.field.as_str() {
+        "webhook" => by_id(term, "d.webhook_id"),
+        "kind" => Ok(Field::Text("d.kind")),
+        "state" => Ok(Field::Text("d.state")),
+        "reason" => Ok(Field::Text("d.reason")),
+        other => Err(unknown(other, "kind, state, reason")),
+    }
+}

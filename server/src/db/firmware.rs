@@ -1,0 +1,82 @@
+//! What BMCs said of firmware and BIOS.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::firmware::BmcInventory;
+use muster_core::ids::NodeId;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::error::Error;
+
+/// What a BMC said, since when and when last.
+#[derive(Clone, Debug)]
+pub struct SeenInventory {
+    pub first_seen: Timestamp,
+    pub last_seen: Timestamp,
+    pub inventory: BmcInventory,
+}
+
+/// Notes what a BMC said. What is the same as before is as old as before.
+///
+/// # Errors
+/// When the database fails.
+pub async fn see(conn: &mut PgConnection, node: NodeId, inventory: &BmcInventory, now: Timestamp) -> Result<(), Error> {
+    let same = sqlx::query!(
+        "UPDATE bmc_inventories SET last_seen = GREATEST(last_seen, $2)
+         WHERE id = (SELECT id FROM bmc_inventories WHERE node_id = $1 ORDER BY id DESC LIMIT 1) AND inventory = $3",
+        node as NodeId,
+        now.to_sqlx() as _,
+        Json(inventory) as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    if same.rows_affected() == 0 {
+        sqlx::query!(
+            "INSERT INTO bmc_inventories (node_id, first_seen, last_seen, inventory) VALUES ($1, $2, $2, $3)",
+            node as NodeId,
+            now.to_sqlx() as _,
+            Json(inventory) as _,
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// What the BMC of a node said last.
+///
+/// # Errors
+/// When the database fails or it cannot be read any more.
+pub async fn latest(conn: &mut PgConnection, node: NodeId) -> Result<Option<SeenInventory>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT first_seen, last_seen, inventory AS "inventory: Json<BmcInventory>" FROM bmc_inventories
+           WHERE node_id = $1 ORDER BY id DESC LIMIT 1"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| SeenInventory {
+        first_seen: row.first_seen.to_jiff(),
+        last_seen: row.last_seen.to_jiff(),
+        inventory: row.inventory.0,
+    }))
+}
+
+/// Whether the stack of a node's claim, as it is locked, wants firmware or BIOS settings, and the node's BMC can be asked for them.
+///
+/// # Errors
+/// When the database fails.
+pub async fn is_wanted(conn: &mut PgConnection, node: NodeId) -> Result<bool, Error> {
+    let wanted = sqlx::query_scalar!(
+        r#"SELECT (COALESCE(jsonb_array_length(stack.spec #> '{lock,firmware}'), 0)
+                   + COALESCE(jsonb_array_length(stack.spec #> '{lock,bios}'), 0)) > 0 AS "wanted!"
+           FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released' JOIN objects pool ON pool.id = c.pool_id
+           JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
+           WHERE n.id = $1 AND n.power = 'redfish'"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(wanted.unwrap_or(false))
+}

@@ -1,0 +1,294 @@
+//! Nodes of a run: who may take part, who does, and who was left out and why.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{JobId, NodeId, ObjectId, OperationId};
+use muster_core::lifecycle::steps::Step;
+use muster_core::profiles::HardwareProfile;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A node that a pool holds, and what keeps it from being measured.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub id: NodeId,
+    pub name: String,
+    pub site: ObjectId,
+    pub site_name: String,
+    pub state: String,
+    pub wish: Option<String>,
+    pub protected: bool,
+    pub releasing: bool,
+    pub installed: bool,
+    /// A job of its own waits or runs.
+    pub busy: bool,
+    /// Another run has not given it back.
+    pub held: bool,
+}
+
+/// Nodes of a pool, or those of them that are named: who was not measured for longest comes first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_candidates(
+    conn: &mut PgConnection,
+    pool: ObjectId,
+    named: Option<&[String]>,
+    limit: i64,
+) -> Result<Vec<Candidate>, Error> {
+    Ok(sqlx::query_as!(
+        Candidate,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.site_id AS "site: ObjectId", site.name AS site_name, n.state, n.wish, n.protected,
+                  c.state = 'releasing' AS "releasing!", n.os_host_key IS NOT NULL AS "installed!",
+                  EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased')) AS "busy!",
+                  EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!"
+           FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id
+           LEFT JOIN LATERAL (SELECT max(r.begun_at) AS at FROM pair_ends e JOIN pair_runs r ON r.id = e.run_id
+                              WHERE e.node_id = n.id AND e.position IS NOT NULL) measured ON true
+           WHERE c.pool_id = $1 AND c.state <> 'released' AND ($2::text[] IS NULL OR n.name = ANY ($2))
+           ORDER BY measured.at NULLS FIRST, n.name LIMIT $3"#,
+        pool as ObjectId,
+        named as _,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Writes down who takes part, and who does not and why.
+///
+/// # Errors
+/// When the database fails, or a node is in another run.
+pub async fn insert(
+    conn: &mut PgConnection,
+    run: OperationId,
+    nodes: &[(NodeId, &str)],
+    left: &[(NodeId, &str, String)],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let ids: Vec<Uuid> = nodes.iter().map(|(id, _)| id.0).chain(left.iter().map(|(id, ..)| id.0)).collect();
+    let names: Vec<String> =
+        nodes.iter().map(|(_, name)| *name).chain(left.iter().map(|(_, name, _)| *name)).map(str::to_owned).collect();
+    let whys: Vec<Option<String>> =
+        nodes.iter().map(|_| None).chain(left.iter().map(|(.., why)| Some(why.clone()))).collect();
+    sqlx::query!(
+        "INSERT INTO pair_ends (run_id, node_id, name, left_out, back_at)
+         SELECT $1, one.id, one.name, one.why, CASE WHEN one.why IS NOT NULL THEN $5::timestamptz END
+         FROM unnest($2::uuid[], $3::text[], $4::text[]) AS one (id, name, why)",
+        run as OperationId,
+        &ids,
+        &names,
+        &whys as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Gives the nodes that a run still has something to do with their turn. They are locked in one order, before anything of theirs is written.
+///
+/// # Errors
+/// When the database fails.
+pub async fn wake(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "WITH held AS (
+             SELECT n.id FROM nodes n JOIN pair_ends e ON e.node_id = n.id WHERE e.run_id = $1 AND e.back_at IS NULL
+             ORDER BY n.id FOR NO KEY UPDATE OF n)
+         UPDATE nodes SET due_at = LEAST(COALESCE(due_at, $2), $2) FROM held WHERE nodes.id = held.id",
+        run as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A node of a run, as the run decides by it.
+#[derive(Clone, Debug)]
+pub struct EndRow {
+    pub name: String,
+    /// `None`: it was removed.
+    pub node: Option<NodeId>,
+    pub position: Option<i32>,
+    pub left_out: Option<String>,
+    pub blamed: Option<String>,
+    /// The state of the job that holds it, and why that failed.
+    pub hold: Option<String>,
+    pub failure: Option<String>,
+    /// Somebody asked to stop what it works on.
+    pub stop: bool,
+    pub profile: Option<Json<HardwareProfile>>,
+}
+
+/// Nodes of a run, those that are measured first, by their position.
+///
+/// # Errors
+/// When the database fails, or a profile cannot be read any more.
+pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRow>, Error> {
+    Ok(sqlx::query_as!(
+        EndRow,
+        r#"SELECT e.name, e.node_id AS "node: NodeId", e.position, e.left_out, e.blamed, hold.state AS "hold?",
+                  hold.failure ->> 'message' AS failure, COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
+                  profile.spec AS "profile?: Json<HardwareProfile>"
+           FROM pair_ends e LEFT JOIN nodes n ON n.id = e.node_id LEFT JOIN objects profile ON profile.id = n.profile_id
+           LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
+           LEFT JOIN jobs hold ON hold.id = e.hold_job
+           WHERE e.run_id = $1 ORDER BY e.position NULLS LAST, e.name"#,
+        run as OperationId,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Leaves a node out from now on. One that was never held has nothing to be given back of.
+///
+/// # Errors
+/// When the database fails.
+pub async fn leave_out(
+    conn: &mut PgConnection,
+    run: OperationId,
+    name: &str,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_ends SET left_out = COALESCE(left_out, $3),
+                back_at = CASE WHEN hold_job IS NULL OR node_id IS NULL THEN COALESCE(back_at, $4) ELSE back_at END
+         WHERE run_id = $1 AND name = $2",
+        run as OperationId,
+        name,
+        why,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Numbers those that take part, by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_ends SET position = numbered.at
+         FROM (SELECT name, (row_number() OVER (ORDER BY name) - 1)::integer AS at FROM pair_ends WHERE run_id = $1 AND left_out IS NULL) numbered
+         WHERE pair_ends.run_id = $1 AND pair_ends.name = numbered.name",
+        run as OperationId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Blames a node for what a gate found.
+///
+/// # Errors
+/// When the database fails.
+pub async fn blame(conn: &mut PgConnection, run: OperationId, name: &str, gate: &str, what: &str) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_ends SET gate = $3, blamed = $4 WHERE run_id = $1 AND name = $2",
+        run as OperationId,
+        name,
+        gate,
+        what,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Lets those go that were never held: the run is over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn let_go(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_ends SET back_at = $2 WHERE run_id = $1 AND back_at IS NULL AND (hold_job IS NULL OR node_id IS NULL)",
+        run as OperationId,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What a run wants of a node, as the node's turn finds it.
+#[derive(Clone, Debug)]
+pub struct PartRow {
+    /// The run is over, or goes on without the node.
+    pub over: bool,
+    pub gate: Option<String>,
+    pub blamed: Option<String>,
+    /// States of the jobs that hold it and give it back, where they were begun.
+    pub hold: Option<String>,
+    pub back: Option<String>,
+    pub back_failed_at: Option<jiff_sqlx::Timestamp>,
+    /// With whom it is being measured.
+    pub other: Option<String>,
+    /// Whether it is the end that begins, and has not begun.
+    pub asks: bool,
+}
+
+/// The part of a node in the run that has it; nothing where none does.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_part(conn: &mut PgConnection, node: NodeId) -> Result<Option<PartRow>, Error> {
+    Ok(sqlx::query_as!(
+        PartRow,
+        r#"SELECT (r.ended_at IS NOT NULL OR e.left_out IS NOT NULL) AS "over!", e.gate, e.blamed, hold.state AS "hold?", back.state AS "back?",
+                  back.finished_at AS "back_failed_at?", other.name AS "other?",
+                  COALESCE(t.a = e.position AND t.job_id IS NULL, false) AS "asks!"
+           FROM pair_ends e JOIN pair_runs r ON r.id = e.run_id
+           LEFT JOIN jobs hold ON hold.id = e.hold_job LEFT JOIN jobs back ON back.id = e.back_job
+           LEFT JOIN pair_trials t ON t.run_id = e.run_id AND t.verdict IS NULL AND e.position IN (t.a, t.b)
+           LEFT JOIN pair_ends other ON other.run_id = e.run_id AND other.position IN (t.a, t.b) AND other.position <> e.position
+           WHERE e.node_id = $1 AND e.back_at IS NULL"#,
+        node as NodeId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// Notes the job that a node of a run was given for a step.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_job(conn: &mut PgConnection, node: NodeId, step: Step, job: JobId) -> Result<(), Error> {
+    sqlx::query!(
+        "WITH trial AS (
+             UPDATE pair_trials t SET job_id = $3 FROM pair_ends e
+             WHERE $2 = 'pair' AND e.node_id = $1 AND e.back_at IS NULL AND t.run_id = e.run_id AND t.a = e.position AND t.verdict IS NULL)
+         UPDATE pair_ends SET hold_job = CASE WHEN $2 = 'hold' THEN $3 ELSE hold_job END,
+                back_job = CASE WHEN $2 = 'admit' THEN $3 ELSE back_job END
+         WHERE node_id = $1 AND back_at IS NULL",
+        node as NodeId,
+        step.as_str(),
+        job as JobId,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Nothing of a run is left to be done with a node: it serves again, or it left service, and the run goes on without it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn come_back(conn: &mut PgConnection, node: NodeId, left: Option<&str>, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_ends e SET back_at = $3, left_out = CASE WHEN r.ended_at IS NULL THEN COALESCE(e.left_out, $2) ELSE e.left_out END
+         FROM pair_runs r WHERE e.node_id = $1 AND e.back_at IS NULL AND r.id = e.run_id",
+        node as NodeId,
+        left,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

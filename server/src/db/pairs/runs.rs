@@ -1,0 +1,157 @@
+//! Runs of pairs: begun once per pool at a time, taken a step further by whoever holds the row, ended with their verdicts.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::fabric::Verdicts;
+use muster_core::gates::Suite;
+use muster_core::ids::{ObjectId, OperationId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A run to be begun.
+#[derive(Clone, Debug)]
+pub struct NewRun<'a> {
+    /// Of its operation too.
+    pub id: OperationId,
+    pub pool: ObjectId,
+    pub actor: &'a str,
+    pub suite: &'a Suite,
+    pub variables: &'a BTreeMap<String, String>,
+    pub beyond: usize,
+    pub begun_at: Timestamp,
+    pub deadline_at: Timestamp,
+}
+
+/// Begins a run. Another one of the pool that is under way is a conflict.
+///
+/// # Errors
+/// When the database fails, or a constraint refuses.
+pub async fn insert(conn: &mut PgConnection, run: &NewRun<'_>) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO pair_runs (id, pool_id, actor, suite, variables, beyond, begun_at, deadline_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        run.id as OperationId,
+        run.pool as ObjectId,
+        run.actor,
+        Json(run.suite) as _,
+        Json(run.variables) as _,
+        i32::try_from(run.beyond).unwrap_or(i32::MAX),
+        run.begun_at.to_sqlx() as _,
+        run.deadline_at.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A run that is under way.
+#[derive(Clone, Debug)]
+pub struct OpenRun {
+    pub id: OperationId,
+    pub pool: ObjectId,
+    pub pool_name: String,
+    pub suite: Suite,
+    pub deadline_at: Timestamp,
+    /// Somebody asked to stop it.
+    pub stop: bool,
+}
+
+/// Locks the next run that is under way, by id, skipping those that another replica has in hand.
+///
+/// # Errors
+/// When the database fails, or its suite cannot be read any more.
+pub async fn lock_open(conn: &mut PgConnection, after: OperationId) -> Result<Option<OpenRun>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT r.id AS "id: OperationId", r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.suite AS "suite: Json<Suite>",
+                  r.deadline_at, o.cancel_asked_at IS NOT NULL AS "stop!"
+           FROM pair_runs r JOIN objects pool ON pool.id = r.pool_id JOIN operations o ON o.id = r.id
+           WHERE r.ended_at IS NULL AND r.id > $1 ORDER BY r.id LIMIT 1 FOR UPDATE OF r SKIP LOCKED"#,
+        after as OperationId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| OpenRun {
+        id: row.id,
+        pool: row.pool,
+        pool_name: row.pool_name,
+        suite: row.suite.0,
+        deadline_at: row.deadline_at.to_jiff(),
+        stop: row.stop,
+    }))
+}
+
+/// Ends a run. The caller holds its row.
+///
+/// # Errors
+/// When the database fails.
+pub async fn end(
+    conn: &mut PgConnection,
+    run: OperationId,
+    how: &str,
+    verdicts: &Verdicts,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE pair_runs SET ended = $2, verdicts = $3, ended_at = $4 WHERE id = $1 AND ended_at IS NULL",
+        run as OperationId,
+        how,
+        Json(verdicts) as _,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A run as people read it.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    pub id: Uuid,
+    pub actor: String,
+    pub suite: String,
+    pub beyond: i32,
+    pub begun_at: Timestamp,
+    pub deadline_at: Timestamp,
+    pub ended_at: Option<jiff_sqlx::Timestamp>,
+    pub ended: Option<String>,
+    pub verdicts: Option<Json<Verdicts>>,
+}
+
+/// Runs of a pool, newest first.
+///
+/// # Errors
+/// When the database fails, or verdicts cannot be read any more.
+pub async fn list(conn: &mut PgConnection, pool: ObjectId, limit: i64) -> Result<Vec<RunRow>, Error> {
+    Ok(sqlx::query_as!(
+        RunRow,
+        r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
+                  verdicts AS "verdicts: Json<Verdicts>"
+           FROM pair_runs WHERE pool_id = $1 ORDER BY begun_at DESC, id DESC LIMIT $2"#,
+        pool as ObjectId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// One run of a pool.
+///
+/// # Errors
+/// As [`list`].
+pub async fn find(conn: &mut PgConnection, pool: ObjectId, run: Uuid) -> Result<Option<RunRow>, Error> {
+    Ok(sqlx::query_as!(
+        RunRow,
+        r#"SELECT id, actor, (suite ->> 'name') || ' ' || (suite ->> 'version') AS "suite!", beyond, begun_at, deadline_at, ended_at, ended,
+                  verdicts AS "verdicts: Json<Verdicts>"
+           FROM pair_runs WHERE pool_id = $1 AND id = $2"#,
+        pool as ObjectId,
+        run,
+    )
+    .fetch_optional(conn)
+    .await?)
+}

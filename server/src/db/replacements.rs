@@ -1,0 +1,209 @@
+//! Claims that get another node. While it comes, a claim of its own holds it, which names the one that it is for; once it serves, the two change nodes.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::ids::{ClaimId, NodeId, OperationId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A claim, the node it has, and the node that is on its way for it.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// The claim that holds the node that comes.
+    pub coming: ClaimId,
+    pub coming_name: String,
+    pub coming_node: NodeId,
+    pub coming_node_name: String,
+    pub coming_state: String,
+    pub coming_epoch: i64,
+    /// What that node is busy with, or was last.
+    pub coming_operation: Option<OperationId>,
+    /// The claim that it is for.
+    pub claim: ClaimId,
+    pub claim_name: String,
+    /// The node that goes.
+    pub node: NodeId,
+    pub node_name: String,
+    pub node_epoch: i64,
+    /// What that node is busy with, or was last.
+    pub node_operation: Option<OperationId>,
+    /// Seconds for which the pool keeps the disks of a released node, where it says so.
+    pub undo_window_s: Option<i64>,
+    /// What was asked for.
+    pub operation: OperationId,
+    pub operation_state: String,
+    pub actor: String,
+    pub request_id: Option<String>,
+    /// It was asked to stop.
+    pub stop: bool,
+}
+
+/// A node that comes or goes for a claim.
+#[derive(Clone, Debug)]
+pub struct ChangeRow {
+    /// The claim that it is for.
+    pub replaces: ClaimId,
+    pub claim: String,
+    pub state: String,
+    pub node: String,
+    pub node_state: String,
+    pub operation: Option<OperationId>,
+    pub undo_until: Option<jiff_sqlx::Timestamp>,
+}
+
+/// Locks both nodes of a replacement that is to go on: the node that comes serves, or its operation is over. Replacements of which somebody holds a node
+/// are passed over.
+///
+/// # Errors
+/// When the database fails.
+pub async fn lock_settled(conn: &mut PgConnection) -> Result<Option<ClaimId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT s.id AS "id: ClaimId"
+           FROM claims s JOIN claims c ON c.id = s.replaces JOIN nodes coming ON coming.id = s.node_id JOIN nodes going ON going.id = c.node_id
+           WHERE s.state = 'bound'
+             AND (coming.state = 'in_service'
+                  OR NOT EXISTS (SELECT FROM operations o WHERE o.node_id = s.node_id AND o.kind = 'replace' AND o.finished_at IS NULL))
+           ORDER BY random() LIMIT 1 FOR UPDATE OF coming, going SKIP LOCKED"#
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// The replacement that a claim was made for, while its node comes.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find(conn: &mut PgConnection, coming: ClaimId) -> Result<Option<Replacement>, Error> {
+    Ok(sqlx::query_as!(
+        Replacement,
+        r#"SELECT s.id AS "coming!: ClaimId", s.name AS "coming_name!", s.node_id AS "coming_node!: NodeId", cn.name AS "coming_node_name!",
+                  cn.state AS "coming_state!", cn.epoch AS "coming_epoch!", cn.operation_id AS "coming_operation?: OperationId",
+                  c.id AS "claim!: ClaimId", c.name AS "claim_name!", c.node_id AS "node!: NodeId", gn.name AS "node_name!",
+                  gn.epoch AS "node_epoch!", gn.operation_id AS "node_operation?: OperationId",
+                  (p.spec ->> 'undo_window_s')::bigint AS "undo_window_s?", o.id AS "operation!: OperationId", o.state AS "operation_state!",
+                  o.actor AS "actor!", o.request_id AS "request_id?", o.cancel_asked_at IS NOT NULL AS "stop!"
+           FROM claims s JOIN claims c ON c.id = s.replaces JOIN nodes cn ON cn.id = s.node_id JOIN nodes gn ON gn.id = c.node_id
+                JOIN objects p ON p.id = c.pool_id
+                JOIN LATERAL (SELECT * FROM operations o WHERE o.node_id = s.node_id AND o.kind = 'replace' AND o.claim_id = c.id
+                              ORDER BY o.id DESC LIMIT 1) o ON true
+           WHERE s.id = $1 AND s.state = 'bound'"#,
+        coming as ClaimId,
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
+/// The claim that holds the node that is on its way for a claim, and that node.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_coming(conn: &mut PgConnection, claim: ClaimId) -> Result<Option<(ClaimId, NodeId)>, Error> {
+    let row = sqlx::query!(
+        r#"SELECT id AS "id: ClaimId", node_id AS "node: NodeId" FROM claims WHERE replaces = $1 AND state = 'bound'"#,
+        claim as ClaimId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.id, row.node)))
+}
+
+/// The claim that an operation brings a node for, and the node that claim has.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_replaced(
+    conn: &mut PgConnection,
+    coming: ClaimId,
+    operation: OperationId,
+) -> Result<Option<(String, String)>, Error> {
+    let row = sqlx::query!(
+        "SELECT c.name AS claim, n.name AS node FROM claims s JOIN claims c ON c.id = s.replaces JOIN nodes n ON n.id = c.node_id
+         WHERE s.id = $1 AND s.state = 'bound' AND EXISTS (SELECT FROM operations o WHERE o.id = $2 AND o.kind = 'replace')",
+        coming as ClaimId,
+        operation as OperationId,
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| (row.claim, row.node)))
+}
+
+/// The nodes that come or go for these claims, those that came first first.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list(conn: &mut PgConnection, claims: &[Uuid]) -> Result<Vec<ChangeRow>, Error> {
+    Ok(sqlx::query_as!(
+        ChangeRow,
+        r#"SELECT s.replaces AS "replaces!: ClaimId", s.name AS claim, s.state, n.name AS node, n.state AS node_state,
+                  n.operation_id AS "operation: OperationId", s.undo_until
+           FROM claims s JOIN nodes n ON n.id = s.node_id WHERE s.replaces = ANY ($1) AND s.state <> 'released' ORDER BY s.id"#,
+        claims,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// The two claims change nodes. What the disks are marked with stays, so each remembers it of the other. The caller holds both nodes.
+///
+/// # Errors
+/// When the database fails.
+pub async fn swap(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
+    let before = sqlx::query!(
+        r#"SELECT c.epoch AS claim_epoch, COALESCE(c.marker, c.id) AS "claim_marker!: ClaimId", s.epoch AS coming_epoch,
+                  COALESCE(s.marker, s.id) AS "coming_marker!: ClaimId"
+           FROM claims c JOIN claims s ON s.replaces = c.id WHERE c.id = $1 AND s.id = $2"#,
+        one.claim as ClaimId,
+        one.coming as ClaimId,
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    // A node has one owner at every moment: the one steps back, and takes the other's place when that has gone.
+    sqlx::query!(
+        "UPDATE claims SET state = 'released', released_at = $2 WHERE id = $1",
+        one.coming as ClaimId,
+        now.to_sqlx() as _
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5 WHERE id = $1",
+        one.claim as ClaimId,
+        one.coming_node as NodeId,
+        before.coming_epoch,
+        before.coming_marker as ClaimId,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE claims SET node_id = $2, epoch = $3, marker = $4, updated_at = $5, state = 'bound', released_at = NULL,
+                spec = jsonb_set(spec, '{node}', to_jsonb($6::text))
+         WHERE id = $1",
+        one.coming as ClaimId,
+        one.node as NodeId,
+        before.claim_epoch,
+        before.claim_marker as ClaimId,
+        now.to_sqlx() as _,
+        one.node_name,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The claim is one of its own from now on.
+///
+/// # Errors
+/// When the database fails.
+pub async fn let_go(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE claims SET replaces = NULL, updated_at = $2 WHERE id = $1",
+        coming as ClaimId,
+        now.to_sqlx() as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What schedulers say of nodes that take no jobs.
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use muster_core::clusters::ClusterSpec;
+use muster_core::ids::{NodeId, ObjectId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// A cluster that a site's agent talks to.
+#[derive(Clone, Debug)]
+pub struct ClusterRow {
+    pub id: ObjectId,
+    pub name: String,
+    pub spec: Json<ClusterSpec>,
+}
+
+/// The clusters of a site, by name.
+///
+/// # Errors
+/// When the database fails or a cluster cannot be read any more.
+pub async fn list_clusters(conn: &mut PgConnection, site: &str) -> Result<Vec<ClusterRow>, Error> {
+    Ok(sqlx::query_as!(
+        ClusterRow,
+        r#"SELECT id AS "id: ObjectId", name, spec AS "spec: Json<ClusterSpec>" FROM objects
+           WHERE kind = 'cluster' AND spec ->> 'site' = $1 ORDER BY name"#,
+        site,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// A member of a cluster, and what its scheduler said of it until now.
+#[derive(Clone, Debug)]
+pub struct MemberOut {
+    pub id: NodeId,
+    pub name: String,
+    pub serves: bool,
+    /// It is measured against others of its pool: Muster itself keeps jobs from it for a while.
+    pub held: bool,
+    /// Where it took no jobs.
+    pub state: Option<String>,
+    pub reason: Option<String>,
+}
+
+/// All members of a cluster.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<MemberOut>, Error> {
+    Ok(sqlx::query_as!(
+        MemberOut,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.state = 'in_service' AS "serves!",
+                  EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!", o.state AS "state?", o.reason AS "reason?"
+           FROM nodes n
+           JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+           JOIN objects pool ON pool.id = c.pool_id AND pool.spec ->> 'cluster' = $1
+           LEFT JOIN scheduler_outs o ON o.node_id = n.id
+           WHERE n.in_cluster ORDER BY n.name"#,
+        cluster,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
+/// Keeps that a node takes no jobs since now, by this reason.
+///
+/// # Errors
+/// When the database fails.
+pub async fn set_out(
+    conn: &mut PgConnection,
+    node: NodeId,
+    (state, reason): (&str, Option<&str>),
+    now: Timestamp,
+) -> Result<(), Error> {
+    sqlx::query!(
+        "INSERT INTO scheduler_outs (node_id, state, reason, since, seen_at) VALUES ($1, $2, $3, $4, $4)
+         ON CONFLICT (node_id) DO UPDATE SET state = $2, reason = $3, since = $4, seen_at = $4",
+        node as NodeId,
+        state,
+        reason,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Keeps that these are seen so again. Those that serve get a turn: what was seen twice counts.
+///
+/// # Errors
+/// When the database fails.
+pub async fn see_again(conn: &mut PgConnection, nodes: &[NodeId], now: Timestamp) -> Result<(), Error> {
+    let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    sqlx::query!(
+        "UPDATE scheduler_outs SET seen_at = GREATEST(since, $2) WHERE node_id = ANY($1)",
+        &nodes,
+        now.to_sqlx() as _,
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE nodes SET due_at = LEAST(COALESCE(due_at, $2), $2) WHERE id = ANY($1) AND state = 'in_service' AND wish IS NULL",
+        &nodes,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Forgets what was said of these: they take jobs again.
+///
+/// # Errors
+/// When the database fails.
+pub async fn forget(conn: &mut PgConnection, nodes: &[NodeId]) -> Result<(), Error> {
+    let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    sqlx::query!("DELETE FROM scheduler_outs WHERE node_id = ANY($1)", &nodes).execute(conn).await?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a BMC said of firmware and BIOS: kept within bounds, for a BMC is a stranger's computer, and told when something was changed.
+
+use jiff::Timestamp;
+use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::jobs::CurrentJob;
+use crate::error::Error;
+
+const FIRMWARE: usize = 256;
+const ATTRIBUTES: usize = 4096;
+/// Sentences of what could not be read, and of what was changed.
+const SENTENCES: usize = 64;
+const CHARS: usize = 300;
+
+/// Keeps what was said.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn see(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    inventory: &BmcInventory,
+    now: Timestamp,
+) -> Result<(), Error> {
+    db::firmware::see(conn, job.node, &bounded(inventory), now).await
+}
+
+/// Says what a job changed.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn tell(
+    conn: &mut PgConnection,
+    job: &CurrentJob,
+    changed: &[String],
+    now: Timestamp,
+) -> Result<(), Error> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = changed.iter().take(SENTENCES).map(|line| plain(line)).collect();
+    let more = if told.len() > 1 { format!(", and {} more", told.len() - 1) } else { String::new() };
+    let event = NewEvent::node(now, "muster", "node.firmware_changed", job.node, format!("{}{more}", told[0]));
+    db::events::insert(conn, event.under(job.operation).with(json!({ "changed": told }))).await
+}
+
+fn bounded(inventory: &BmcInventory) -> BmcInventory {
+    let firmware = inventory.firmware.iter().take(FIRMWARE).map(|seen| SeenFirmware {
+        id: plain(&seen.id),
+        name: plain(&seen.name),
+        version: plain(&seen.version),
+    });
+    let bios = inventory.bios.iter().filter(|(name, _)| !is_secret(name)).take(ATTRIBUTES).map(|(name, value)| {
+        let value = match value {
+            BiosValue::Text(text) => BiosValue::Text(plain(text)),
+            BiosValue::Flag(_) | BiosValue::Number(_) => value.clone(),
+        };
+        (plain(name), value)
+    });
+    BmcInventory {
+        firmware: firmware.collect(),
+        bios: bios.collect(),
+        unread: inventory.unread.iter().take(SENTENCES).map(|line| plain(line)).collect(),
+    }
+}
+
+/// Without what no column takes and no terminal should.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_holds_no_password() {
+        let long = "x".repeat(5000);
+        let firmware = SeenFirmware { id: format!("a\0{long}"), name: String::new(), version: "1\u{1b}[2J".into() };
+        let wild = BmcInventory {
+            firmware: vec![firmware; 1000],
+            bios: (0..5000)
+                .map(|n| (format!("a{n}"), BiosValue::Text(long.clone())))
+                .chain([("SetupPassword".into(), BiosValue::Number(1))])
+                .collect(),
+            unread: vec![long.clone(); 100],
+        };
+        let kept = bounded(&wild);
+        assert_eq!((kept.firmware.len(), kept.bios.len(), kept.unread.len()), (FIRMWARE, ATTRIBUTES, SENTENCES));
+        assert_eq!((kept.firmware[0].id.len(), kept.firmware[0].version.as_str()), (CHARS, "1[2J"));
+        assert!(kept.bios.values().all(|value| value.to_string().len() == CHARS));
+        assert!(!kept.bios.contains_key("SetupPassword"));
+        assert_eq!(bounded(&kept), kept);
+    }
+}

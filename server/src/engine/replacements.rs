@@ -1,0 +1,153 @@
+//! Claims that get another node. The node that comes is brought to service as any claimed node is; here is what follows: the claim takes it and lets the
+//! other go, or keeps what it has. Each is one transaction that holds both nodes, so that a claim has a node at every moment, and one alone.
+
+use jiff::{SignedDuration, Timestamp};
+use muster_api::pools::DEFAULT_UNDO_WINDOW_S;
+use muster_core::ids::{ClaimId, OperationId};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::releases::{self, Given};
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::operations::NewOperation;
+use crate::db::replacements::Replacement;
+use crate::error::Error;
+
+/// Whose word a release is.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'text> {
+    pub actor: &'text str,
+    pub request_id: Option<&'text str>,
+}
+
+/// Settles one replacement that is to go on; `false` when there is none.
+pub(super) async fn take(app: &App) -> Result<bool, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let Some(coming) = db::replacements::lock_settled(&mut tx).await? else { return Ok(false) };
+    match settle(&mut tx, coming, now).await {
+        Ok(settled) => {
+            tx.commit().await?;
+            Ok(settled)
+        }
+        Err(error @ Error::Unavailable(_)) => Err(error),
+        // It is still there at the next poll; another one may come first then.
+        Err(error) => {
+            tx.rollback().await?;
+            tracing::error!(%coming, error = ?error, "a replacement could not be settled");
+            Ok(false)
+        }
+    }
+}
+
+async fn settle(conn: &mut PgConnection, coming: ClaimId, now: Timestamp) -> Result<bool, Error> {
+    let Some(one) = db::replacements::find(conn, coming).await? else {
+        db::replacements::let_go(conn, coming, now).await?;
+        return Ok(true);
+    };
+    let open = matches!(one.operation_state.as_str(), "queued" | "running" | "unknown");
+    let muster = By { actor: "muster", request_id: None };
+    match (open, one.stop) {
+        (true, false) if one.coming_state == "in_service" => take_over(conn, &one, now).await?,
+        (true, false) => return Ok(false),
+        (true, true) => give_back(conn, &one, muster, "stopped on request", now).await?,
+        (false, true) if one.operation_state == "cancelled" => {
+            give_back(conn, &one, muster, "stopped on request", now).await?;
+        }
+        (false, _) => part(conn, &one, now).await?,
+    }
+    Ok(true)
+}
+
+/// The claim takes the node that serves, and the one it had is released: as if whoever asked deleted a claim of it now. What that needed was asked for and
+/// counted when the replacement began.
+async fn take_over(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
+    db::replacements::swap(conn, one, now).await?;
+    let (claim, came, went) = (&one.claim_name, &one.coming_node_name, &one.node_name);
+    let message = format!("{claim} has {came}; {went} is released");
+    db::operations::end(conn, one.operation, "succeeded", &message, now).await?;
+    let event = NewEvent::node(now, one.actor.clone(), "claim.replaced", one.coming_node, message);
+    let event = event.asked(one.request_id.clone()).under(Some(one.operation));
+    db::events::insert(conn, event.with(json!({ "claim": claim, "node": came, "former": went }))).await?;
+
+    let window = one.undo_window_s.unwrap_or(i64::from(DEFAULT_UNDO_WINDOW_S));
+    let given = Given {
+        claim: one.coming,
+        claim_name: &one.coming_name,
+        node: one.node,
+        epoch: one.node_epoch,
+        former: one.node_operation,
+        undo_until: (window > 0).then(|| now + SignedDuration::from_secs(window)),
+    };
+    let by = By { actor: &one.actor, request_id: one.request_id.as_deref() };
+    release(conn, one, &given, (by, format!("{went} is released: the claim {claim} has {came} in its place")), now)
+        .await
+}
+
+/// The claim keeps its node; the one that was to come was nobody's yet and goes back.
+///
+/// # Errors
+/// When the database fails.
+pub async fn give_back(
+    conn: &mut PgConnection,
+    one: &Replacement,
+    by: By<'_>,
+    why: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (came, kept) = (&one.coming_node_name, &one.node_name);
+    let message = format!("{why}; {} keeps {kept}, and {came} is given back", one.claim_name);
+    db::operations::end(conn, one.operation, "cancelled", &message, now).await?;
+    let given = Given {
+        claim: one.coming,
+        claim_name: &one.coming_name,
+        node: one.coming_node,
+        epoch: one.coming_epoch,
+        former: one.coming_operation,
+        undo_until: None,
+    };
+    let summary = format!("{came} is given back: it is not to take the place of {kept} any more ({why})");
+    release(conn, one, &given, (by, summary), now).await
+}
+
+async fn release(
+    conn: &mut PgConnection,
+    one: &Replacement,
+    given: &Given<'_>,
+    (by, summary): (By<'_>, String),
+    now: Timestamp,
+) -> Result<(), Error> {
+    let new = NewOperation {
+        id: OperationId::new(),
+        kind: "release",
+        node: Some(given.node),
+        claim: Some(given.claim),
+        actor: by.actor.to_owned(),
+        request_id: by.request_id.map(str::to_owned),
+        message: summary.clone(),
+        now,
+    };
+    let event = NewEvent::node(now, by.actor, "claim.releasing", given.node, summary);
+    match releases::begin(conn, given, &new, event.asked(new.request_id.clone())).await? {
+        true => Ok(()),
+        false => Err(Error::internal(anyhow::anyhow!("the claim {} was not bound", one.coming_name))),
+    }
+}
+
+/// The node that was to come did not get there, or somebody wanted something else of it. The claim keeps the node it has, and the other is for a person to
+/// look at: it is held by a claim of its own from now on, as by anybody's.
+async fn part(conn: &mut PgConnection, one: &Replacement, now: Timestamp) -> Result<(), Error> {
+    db::replacements::let_go(conn, one.coming, now).await?;
+    let summary = format!(
+        "{} keeps {}: {} did not come to take its place, and is held by {} until that is released",
+        one.claim_name, one.node_name, one.coming_node_name, one.coming_name
+    );
+    for node in [one.node, one.coming_node] {
+        let event = NewEvent::node(now, "muster", "claim.not_replaced", node, summary.clone());
+        let event = event.under(Some(one.operation));
+        db::events::insert(conn, event.with(json!({ "claim": one.claim_name }))).await?;
+    }
+    Ok(())
+}

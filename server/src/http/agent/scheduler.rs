@@ -1,0 +1,126 @@
+//! What schedulers say of nodes that take no jobs: marked on the node, told once when it begins and once when it is over. A node in service that the
+//! health check on it had drained is handed to its lifecycle, once it was seen so twice; whoever else drained one has done so for a reason of their own.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_core::clusters::ClusterSpec;
+use muster_core::wire::scheduler::{NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::told::Told;
+use super::{Agent, Standing};
+use crate::app::App;
+use crate::db;
+use crate::db::events::NewEvent;
+use crate::db::scheduler::{ClusterRow, MemberOut};
+use crate::error::Error;
+use crate::http::extract::Json;
+
+/// Seconds between two reports.
+const EVERY_S: u64 = 60;
+/// Characters of a state and of a reason that are kept.
+const STATE_CHARS: usize = 60;
+const REASON_CHARS: usize = 300;
+
+pub(super) async fn report(
+    State(app): State<App>,
+    agent: Agent,
+    Told(report): Told<SchedulerReport>,
+) -> Result<Json<SchedulerWatch>, Error> {
+    let mut tx = app.pool.begin().await?;
+    let standing = agent.fence_alone(&mut tx, report.epoch, &app).await?;
+    let clusters = match standing {
+        Standing::Acts => db::scheduler::list_clusters(&mut tx, &agent.site_name).await?,
+        // What it says may be as old as what it has heard.
+        Standing::Unheard | Standing::StandsBy => Vec::new(),
+    };
+    let now = app.clock.now();
+    let mut changed = false;
+    for look in &report.looks {
+        // Of no cluster of another site.
+        if let Some(cluster) = clusters.iter().find(|cluster| cluster.id == look.cluster) {
+            changed |= compare(&mut tx, &agent, cluster, &look.out, now).await?;
+        }
+    }
+    tx.commit().await?;
+    if changed {
+        app.wake_readers.send_modify(|revision| *revision += 1);
+    }
+    if !report.looks.is_empty() {
+        app.wake_engine.notify_one();
+    }
+    let watched = clusters.into_iter().map(|ClusterRow { id, spec, .. }| {
+        let ClusterSpec::Slurm(slurm) = spec.0;
+        WatchedCluster { id, slurm }
+    });
+    Ok(Json(SchedulerWatch { clusters: watched.collect(), every_s: EVERY_S }))
+}
+
+/// One cluster's members against what its scheduler said just now; whether anything is new.
+async fn compare(
+    conn: &mut PgConnection,
+    agent: &Agent,
+    cluster: &ClusterRow,
+    out: &[NodeOut],
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let out: BTreeMap<&str, &NodeOut> = out.iter().map(|node| (node.name.as_str(), node)).collect();
+    let (mut again, mut back, mut changed) = (Vec::new(), Vec::new(), false);
+    for member in db::scheduler::list_members(conn, &cluster.name).await? {
+        let said = out.get(member.name.as_str()).filter(|_| !member.held).map(|node| kept(node));
+        match (&member.state, said) {
+            (None, None) => {}
+            // The reason it is drained for stays that of the drain, whatever word it has just now: draining, then drained.
+            (Some(_), Some((_, reason))) if member.reason == reason => again.push(member.id),
+            (_, Some((state, reason))) => {
+                changed = true;
+                db::scheduler::set_out(conn, member.id, (&state, reason.as_deref()), now).await?;
+                tell(conn, agent, &member, Some((&state, reason.as_deref())), now).await?;
+            }
+            (Some(_), None) => {
+                changed = true;
+                tell(conn, agent, &member, None, now).await?;
+                // What it waited for, where it did, is there.
+                db::lifecycle::make_due(conn, member.id, now).await?;
+                back.push(member.id);
+            }
+        }
+    }
+    db::scheduler::see_again(conn, &again, now).await?;
+    db::scheduler::forget(conn, &back).await?;
+    Ok(changed)
+}
+
+/// As it is kept: nothing of it is trusted to be short.
+fn kept(node: &NodeOut) -> (String, Option<String>) {
+    let short = |text: &str, most| text.chars().filter(|c| !c.is_control()).take(most).collect::<String>();
+    let state = short(&node.state, STATE_CHARS);
+    let state = if state.is_empty() { "out".to_owned() } else { state };
+    (state, node.reason.as_deref().map(|reason| short(reason, REASON_CHARS)).filter(|reason| !reason.is_empty()))
+}
+
+/// Only of nodes in service: those that come or go are drained because they do.
+async fn tell(
+    conn: &mut PgConnection,
+    agent: &Agent,
+    member: &MemberOut,
+    said: Option<(&str, Option<&str>)>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if !member.serves {
+        return Ok(());
+    }
+    let (kind, summary) = match said {
+        Some((state, reason)) => {
+            let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            ("scheduler.out", format!("{}: its scheduler shows it {state}{because}", member.name))
+        }
+        None => ("scheduler.back", format!("{}: its scheduler gives it jobs again", member.name)),
+    };
+    let detail = said.map(|(state, reason)| json!({ "state": state, "reason": reason }));
+    let event = NewEvent::node(now, format!("agent:{}", agent.name), kind, member.id, summary);
+    db::events::insert(conn, event.with(detail.unwrap_or_else(|| json!({})))).await
+}

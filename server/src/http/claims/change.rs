@@ -1,0 +1,89 @@
+//! What of a claim can be changed while it holds its node. The node is not touched by it.
+
+use axum::extract::State;
+use muster_api::claims::{ClaimSpec, PatchClaim};
+use muster_api::problem::Problem;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::{release, view};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::claims::ClaimRow;
+use crate::error::Error;
+use crate::http::answer::Answer;
+use crate::http::extract::{Body, Path};
+use crate::http::preconditions::Preconditions;
+use crate::http::{document, writing};
+
+/// The part of a claim that clients own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    spec: ClaimSpec,
+}
+
+/// Applies a JSON merge patch to `spec.hold` and `spec.wait_for`; all else of a claim is as it was made. Nothing is done to its node.
+#[utoipa::path(patch, path = "/v1/claims/{claim}", tag = "claims", params(("claim", description = "Name or id"), ("If-Match" = Option<String>, Header)),
+    request_body(content = PatchClaim, content_type = "application/merge-patch+json"), responses(
+    (status = 200, description = "Changed, or as it was", body = ref("#/components/schemas/Claim")),
+    (status = 409, description = "It is over, or something else of it is to change", body = Problem, content_type = "application/problem+json"),
+    (status = 412, description = "The precondition does not hold", body = Problem, content_type = "application/problem+json"),
+))]
+pub(super) async fn patch_claim(
+    State(app): State<App>,
+    actor: Actor,
+    Path(key): Path<String>,
+    preconditions: Preconditions,
+    Body(patch): Body,
+) -> Result<Answer, Error> {
+    writing::write(&app, async |conn| {
+        let (_, claim) = release::locked(conn, &key).await?;
+        preconditions.allow_write(Some(claim.generation))?;
+        let mut raw = json!({ "spec": claim.spec });
+        document::merge(&mut raw, &patch);
+        change(conn, &app, &actor, &claim, raw).await?;
+        let object = view::load(conn, &claim.id.to_string()).await?;
+        Ok(Answer::ok(&object)?.etag(object.generation))
+    })
+    .await
+}
+
+/// Changes it inside the caller's transaction, which holds its node; whether anything differs.
+///
+/// # Errors
+/// As [`patch_claim`] answers.
+pub(in crate::http) async fn change(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    claim: &ClaimRow,
+    mut raw: Value,
+) -> Result<bool, Error> {
+    let wanted: ClaimSpec = document::typed::<Content>(&raw)?.spec;
+    let was: ClaimSpec = serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
+    let fixed = |spec: &ClaimSpec| (spec.pool.clone(), spec.node.clone(), spec.selector.clone());
+    if fixed(&was) != fixed(&wanted) {
+        let detail = "Of a claim, hold and wait_for can be changed: for all else, release it and make another. \
+                      `muster claim replace` gives it another node.";
+        return Err(Error::conflict("immutable", detail));
+    }
+    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
+    if spec == claim.spec {
+        return Ok(false);
+    }
+    let (now, hold) = (app.clock.now(), wanted.hold.unwrap_or_default());
+    if !db::claims::set_spec(conn, claim.id, &spec, (wanted.wait_for.unwrap_or_default(), hold), now).await? {
+        return Err(release::over(claim));
+    }
+    let what = match (claim.hold, hold) {
+        (false, true) => "is held: nothing that happens by itself changes what its node runs",
+        (true, false) => "is not held any more",
+        _ => "was changed",
+    };
+    let event = actor.event(now, "claim.changed", Some(claim.node), format!("the claim {} {what}", claim.name));
+    db::events::insert(conn, event.with(json!({ "claim": claim.name, "hold": hold }))).await?;
+    Ok(true)
+}

@@ -1,0 +1,241 @@
+//! The keys of the server: the master key outside the database, the envelope it puts around every secret, and the keys that sign
+//! (permits, SSH user certificates, agents' certificates, tokens). A missing or wrong master key fails closed.
+
+mod tokens; // What is stored of tokens
+
+pub use self::tokens::{Fit, Forget, TokenKeys, TokenMac, rotate};
+
+use std::path::Path;
+
+use aes_gcm_siv::aead::{Aead, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Key, KeyInit, Nonce};
+use anyhow::{Context, anyhow, ensure};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::SigningKey;
+use muster_core::clock::Clock;
+use muster_core::values::{Digest, Secret};
+use muster_core::wire::agent::UserKey;
+use russh::keys::ssh_key::certificate::{Builder, CertType};
+use russh::keys::ssh_key::{Algorithm, LineEnding, PrivateKey};
+use sqlx::PgPool;
+
+use crate::auth::authority::Authority;
+use crate::db;
+
+const NONCE_BYTES: usize = 12;
+
+/// A secret as it lies in the database.
+#[derive(Clone, Debug)]
+pub struct Sealed {
+    /// Names the master key, so that a rotation knows what is left to do.
+    pub key_id: String,
+    pub wrapped_key: Vec<u8>,
+    pub ciphertext: Vec<u8>,
+}
+
+/// The key outside the database: 32 bytes in a file of mode 0600.
+pub struct MasterKey {
+    cipher: Aes256GcmSiv,
+    id: String,
+    /// For hashes that only this server can make.
+    hash_key: hmac::Key,
+}
+
+impl MasterKey {
+    /// Reads the key's file; makes one where there is none and `create` is asked for.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not 32 bytes, or others may read it.
+    pub fn load(path: &Path, create: Create) -> anyhow::Result<Self> {
+        if create == Create::WhenMissing && !path.exists() {
+            write_new(path, &rand::random::<[u8; 32]>())?;
+        }
+        let bytes = std::fs::read(path).with_context(|| format!("the key file {} cannot be read", path.display()))?;
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path)?.permissions());
+        ensure!(mode & 0o077 == 0, "the key file {} may be read by others: chmod 600 it", path.display());
+        let bytes: [u8; 32] =
+            bytes.try_into().map_err(|_| anyhow!("the key file {} is not 32 bytes long", path.display()))?;
+        Ok(Self::from_bytes(&bytes))
+    }
+
+    /// A key held in memory, for tests.
+    pub fn from_bytes(bytes: &[u8; 32]) -> Self {
+        let id = Digest::of(bytes).hex()[..16].to_owned();
+        // Derived, so that what is learnt of one use of the key says nothing about the other.
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, bytes), b"muster keyed hash v1");
+        let hash_key = hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref());
+        Self { cipher: Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(*bytes)), id, hash_key }
+    }
+
+    /// Encrypts under a data key of its own; `place` (table and row) is bound in, so that a row cannot be copied elsewhere.
+    ///
+    /// # Errors
+    /// When the cipher refuses, which it does for texts beyond 64 GiB.
+    pub fn seal(&self, place: &str, secret: &[u8]) -> anyhow::Result<Sealed> {
+        let data_key: [u8; 32] = rand::random();
+        let data = Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key));
+        Ok(Sealed {
+            key_id: self.id.clone(),
+            wrapped_key: encrypt(&self.cipher, place, &data_key)?,
+            ciphertext: encrypt(&data, place, secret)?,
+        })
+    }
+
+    /// Decrypts what [`MasterKey::seal`] made for the same place.
+    ///
+    /// # Errors
+    /// When it was sealed by another key, for another place, or was changed.
+    pub fn open(&self, place: &str, sealed: &Sealed) -> anyhow::Result<Vec<u8>> {
+        ensure!(
+            sealed.key_id == self.id,
+            "{place} was sealed by key {}, the server has key {}",
+            sealed.key_id,
+            self.id
+        );
+        let data_key: [u8; 32] = decrypt(&self.cipher, place, &sealed.wrapped_key)?
+            .try_into()
+            .map_err(|_| anyhow!("{place}: the wrapped key has the wrong length"))?;
+        decrypt(&Aes256GcmSiv::new(&Key::<Aes256GcmSiv>::from(data_key)), place, &sealed.ciphertext)
+    }
+
+    /// A hash that shows whether a secret changed in its place, and nothing else: 32 hex digits.
+    pub fn keyed_hash(&self, place: &str, secret: &[u8]) -> String {
+        let tag = hmac::sign(&self.hash_key, &[place.as_bytes(), b"\n", secret].concat());
+        hex::encode(&tag.as_ref()[..16])
+    }
+}
+
+/// Whether a missing key file is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    WhenMissing,
+    Never,
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    Ok(file.sync_all()?)
+}
+
+fn encrypt(cipher: &Aes256GcmSiv, place: &str, text: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let nonce: [u8; NONCE_BYTES] = rand::random();
+    let sealed = cipher
+        .encrypt(&Nonce::from(nonce), Payload { msg: text, aad: place.as_bytes() })
+        .map_err(|_| anyhow!("{place}: cannot be encrypted"))?;
+    Ok([nonce.as_slice(), &sealed].concat())
+}
+
+fn decrypt(cipher: &Aes256GcmSiv, place: &str, sealed: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let (nonce, text) =
+        sealed.split_at_checked(NONCE_BYTES).ok_or_else(|| anyhow!("{place}: the ciphertext is cut short"))?;
+    let nonce: [u8; NONCE_BYTES] = nonce.try_into().expect("split at the nonce's length");
+    cipher
+        .decrypt(&Nonce::from(nonce), Payload { msg: text, aad: place.as_bytes() })
+        .map_err(|_| anyhow!("{place}: the ciphertext or its place was changed"))
+}
+
+/// Every key a replica works with.
+pub struct Keys {
+    pub master: MasterKey,
+    permit: SigningKey,
+    user_ca: PrivateKey,
+    /// Certifies agents, and the server for them.
+    pub authority: Authority,
+    /// What tokens are held against.
+    pub tokens: TokenKeys,
+}
+
+impl Keys {
+    /// Opens the signing keys of this database, making them the first time. Replicas agree: the first row written wins.
+    ///
+    /// # Errors
+    /// When the database is away or the master key is not the one that sealed them.
+    pub async fn load(master: MasterKey, pool: &PgPool, clock: &Clock) -> anyhow::Result<Self> {
+        let mut conn = pool.acquire().await?;
+        for name in ["permit", "ssh_user_ca"] {
+            let sealed = master.seal(&place(name), &rand::random::<[u8; 32]>())?;
+            db::keys::insert_if_absent(&mut conn, name, &sealed, clock.now()).await?;
+        }
+        let authority = master.seal(&place("agent_ca"), Authority::make()?.as_bytes())?;
+        db::keys::insert_if_absent(&mut conn, "agent_ca", &authority, clock.now()).await?;
+        let authority = master.open(&place("agent_ca"), &db::keys::get(&mut conn, "agent_ca").await?)?;
+        let authority = Authority::open(std::str::from_utf8(&authority)?)?;
+        let permit = seed(&master, &db::keys::get(&mut conn, "permit").await?, "permit")?;
+        let ca = seed(&master, &db::keys::get(&mut conn, "ssh_user_ca").await?, "ssh_user_ca")?;
+        let tokens = TokenKeys::open(&master, &mut conn, clock.now()).await?;
+        let pair = russh::keys::ssh_key::private::Ed25519Keypair::from_seed(&ca);
+        Ok(Self { master, permit: SigningKey::from_bytes(&permit), user_ca: PrivateKey::from(pair), authority, tokens })
+    }
+
+    /// The key that signs permits.
+    pub fn permit(&self) -> &SigningKey {
+        &self.permit
+    }
+
+    /// Its public half as nodes get it: 32 bytes, base64.
+    pub fn permit_public(&self) -> String {
+        STANDARD.encode(self.permit.verifying_key().as_bytes())
+    }
+
+    /// The SSH user CA as an OpenSSH public-key line.
+    ///
+    /// # Errors
+    /// When the key cannot be encoded, which an Ed25519 key always can.
+    pub fn user_ca_line(&self) -> anyhow::Result<String> {
+        let mut public = self.user_ca.public_key().clone();
+        public.set_comment("muster-user-ca");
+        Ok(public.to_openssh()?)
+    }
+
+    /// An ephemeral key, certified for one principal. Times are as wide as the format allows: a board with a dead clock must still let us
+    /// in; the authority is the principal, and the private half lives as long as its job.
+    ///
+    /// # Errors
+    /// When the certificate cannot be built or encoded.
+    pub fn certify(&self, principal: &str, key_id: &str) -> anyhow::Result<UserKey> {
+        let rng = &mut rand::rng();
+        let key = PrivateKey::random(rng, Algorithm::Ed25519)?;
+        let mut builder =
+            Builder::new_with_random_nonce(rng, key.public_key().key_data().clone(), 0, i64::MAX.unsigned_abs())?;
+        builder.cert_type(CertType::User)?;
+        builder.key_id(key_id)?;
+        builder.valid_principal(principal)?;
+        let certificate = builder.sign(&self.user_ca)?;
+        Ok(UserKey {
+            private_key: Secret::new(key.to_openssh(LineEnding::LF)?.as_str()),
+            certificate: certificate.to_openssh()?,
+        })
+    }
+}
+
+fn place(name: &str) -> String {
+    format!("server_keys/{name}")
+}
+
+fn seed(master: &MasterKey, sealed: &Sealed, name: &str) -> anyhow::Result<[u8; 32]> {
+    let bytes = master.open(&place(name), sealed)?;
+    bytes.try_into().map_err(|_| anyhow!("the {name} key has the wrong length"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_secret_opens_only_in_its_place_and_with_its_key() {
+        let master = MasterKey::from_bytes(&[1; 32]);
+        let sealed = master.seal("secrets/a", b"hunter2").unwrap();
+        assert_eq!(master.open("secrets/a", &sealed).unwrap(), b"hunter2");
+        assert!(master.open("secrets/b", &sealed).is_err());
+        assert!(MasterKey::from_bytes(&[2; 32]).open("secrets/a", &sealed).is_err());
+        let mut changed = sealed.clone();
+        changed.ciphertext[20] ^= 1;
+        assert!(master.open("secrets/a", &changed).is_err());
+        assert!(!sealed.ciphertext.windows(7).any(|window| window == b"hunter2"));
+    }
+}

@@ -1,0 +1,186 @@
+//! What is stored of a token: an HMAC by a key that lies sealed in the database, as the other keys of the server do. Who has the table and not the
+//! master key can neither tell whether a token is one of them nor write one that counts.
+
+use std::sync::{PoisonError, RwLock};
+
+use anyhow::ensure;
+use aws_lc_rs::{constant_time, hmac};
+use jiff::Timestamp;
+use muster_core::values::Digest;
+use sqlx::PgConnection;
+
+use super::{MasterKey, place, seed};
+use crate::db;
+
+/// Makes what is stored of new tokens.
+const CURRENT: &str = "token_mac";
+/// Made it before the last rotation: what it made counts until the token is next used.
+const BEFORE: &str = "token_mac_before";
+
+/// What is stored of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenMac {
+    /// Of the key that made it; none where it is a plain SHA-256, which counts until the token is next used.
+    pub key_id: Option<String>,
+    pub mac: [u8; 32],
+}
+
+impl TokenMac {
+    /// Without the key: for who makes a token beside the database and has none.
+    pub fn plain(token: &str) -> Self {
+        Self { key_id: None, mac: Digest::of(token.as_bytes()).0 }
+    }
+}
+
+/// How a stored one stands to a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It is that token's.
+    Fits,
+    /// It is, and was made without a key or with the one before: this is to be stored instead.
+    Renew(TokenMac),
+    /// It is another one's.
+    Differs,
+    /// No key of that name is known here.
+    Unknown,
+}
+
+struct TokenKey {
+    id: String,
+    key: hmac::Key,
+}
+
+impl TokenKey {
+    fn new(bytes: &[u8; 32]) -> Self {
+        Self { id: Digest::of(bytes).hex()[..16].to_owned(), key: hmac::Key::new(hmac::HMAC_SHA256, bytes) }
+    }
+
+    fn mac(&self, token: &str) -> [u8; 32] {
+        let tag = hmac::sign(&self.key, &[b"muster token\n", token.as_bytes()].concat());
+        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+}
+
+/// The keys that tokens are held against: the current one first.
+pub struct TokenKeys(RwLock<Vec<TokenKey>>);
+
+impl TokenKeys {
+    pub(super) async fn open(master: &MasterKey, conn: &mut PgConnection, now: Timestamp) -> anyhow::Result<Self> {
+        let fresh = master.seal(&place(CURRENT), &rand::random::<[u8; 32]>())?;
+        db::keys::insert_if_absent(conn, CURRENT, &fresh, now).await?;
+        Ok(Self(RwLock::new(load(master, conn).await?)))
+    }
+
+    /// Reads the keys again: another one of the server's processes has changed them.
+    ///
+    /// # Errors
+    /// When the database fails, or the master key is not the one that sealed them.
+    pub async fn reload(&self, master: &MasterKey, conn: &mut PgConnection) -> anyhow::Result<()> {
+        let keys = load(master, conn).await?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(())
+    }
+
+    /// What is stored of a token.
+    ///
+    /// # Panics
+    /// Never: there is a current key from the beginning.
+    pub fn mac(&self, token: &str) -> TokenMac {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let current = keys.first().expect("there is a current key");
+        TokenMac { key_id: Some(current.id.clone()), mac: current.mac(token) }
+    }
+
+    /// Holds what was stored against a token.
+    pub fn fit(&self, stored: &[u8], key_id: Option<&str>, token: &str) -> Fit {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (mac, renew) = match key_id {
+            None => (TokenMac::plain(token).mac, true),
+            Some(id) => match keys.iter().position(|key| key.id == id) {
+                Some(at) => (keys[at].mac(token), at > 0),
+                None => return Fit::Unknown,
+            },
+        };
+        drop(keys);
+        match (constant_time::verify_slices_are_equal(stored, &mac).is_ok(), renew) {
+            (false, _) => Fit::Differs,
+            (true, false) => Fit::Fits,
+            (true, true) => Fit::Renew(self.mac(token)),
+        }
+    }
+}
+
+async fn load(master: &MasterKey, conn: &mut PgConnection) -> anyhow::Result<Vec<TokenKey>> {
+    let mut keys = vec![TokenKey::new(&seed(master, &db::keys::get(conn, CURRENT).await?, CURRENT)?)];
+    if let Some(before) = db::keys::find(conn, BEFORE).await? {
+        keys.push(TokenKey::new(&seed(master, &before, BEFORE)?));
+    }
+    Ok(keys)
+}
+
+/// Makes another key the current one. Tokens of the one before go over to it as they are used; those of the one before that are refused from now
+/// on, which needs `Forget::Yes` where there are any.
+///
+/// # Errors
+/// When the database fails, the master key is not the one that sealed the keys, or a token would be refused.
+pub async fn rotate(
+    master: &MasterKey,
+    conn: &mut PgConnection,
+    forget: Forget,
+    now: Timestamp,
+) -> anyhow::Result<i64> {
+    let keys = load(master, conn).await?;
+    let current = seed(master, &db::keys::get(conn, CURRENT).await?, CURRENT)?;
+    let left = db::tokens::count_of_other_keys(conn, &keys[0].id, now).await?;
+    ensure!(
+        left == 0 || forget == Forget::Yes,
+        "{left} tokens were not used since the last rotation and would be refused: use them, revoke them, or say --forget"
+    );
+    db::keys::set(conn, BEFORE, &master.seal(&place(BEFORE), &current)?, now).await?;
+    db::keys::set(conn, CURRENT, &master.seal(&place(CURRENT), &rand::random::<[u8; 32]>())?, now).await?;
+    Ok(left)
+}
+
+/// Whether tokens that were not used for so long may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forget {
+    Yes,
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(bytes: &[[u8; 32]]) -> TokenKeys {
+        TokenKeys(RwLock::new(bytes.iter().map(TokenKey::new).collect()))
+    }
+
+    #[test]
+    fn what_is_stored_fits_its_token_by_its_key_alone() {
+        let (own, other) = (keys(&[[1; 32]]), keys(&[[2; 32]]));
+        let stored = own.mac("mst_a");
+        let id = stored.key_id.as_deref();
+        assert_eq!(own.fit(&stored.mac, id, "mst_a"), Fit::Fits);
+        assert_eq!(own.fit(&stored.mac, id, "mst_b"), Fit::Differs);
+        assert_eq!(other.fit(&stored.mac, id, "mst_a"), Fit::Unknown);
+        // Under the other key's name it is still not what that key makes.
+        let named = other.mac("x").key_id;
+        assert_eq!(other.fit(&stored.mac, named.as_deref(), "mst_a"), Fit::Differs);
+        // Nor is it a hash that anybody could make.
+        assert_ne!(stored.mac, TokenMac::plain("mst_a").mac);
+        assert_eq!(own.fit(&stored.mac, None, "mst_a"), Fit::Differs);
+    }
+
+    #[test]
+    fn what_was_stored_before_goes_over_to_the_current_key() {
+        let (former, both) = (keys(&[[1; 32]]), keys(&[[2; 32], [1; 32]]));
+        let stored = former.mac("mst_a");
+        let Fit::Renew(renewed) = both.fit(&stored.mac, stored.key_id.as_deref(), "mst_a") else { panic!() };
+        assert_eq!(renewed, both.mac("mst_a"));
+        assert_eq!(both.fit(&renewed.mac, renewed.key_id.as_deref(), "mst_a"), Fit::Fits);
+        let plain = TokenMac::plain("mst_a");
+        assert_eq!(both.fit(&plain.mac, None, "mst_a"), Fit::Renew(both.mac("mst_a")));
+        assert_eq!(both.fit(&plain.mac, None, "mst_b"), Fit::Differs);
+    }
+}

@@ -1,0 +1,96 @@
+//! Asks nodes in service, a few at a time, for what is done beside their jobs: a look at their drift, their pool's sweep. It only asks: the engine does
+//! the rest, and nothing is changed by asking.
+
+use std::time::Duration;
+
+use muster_core::ids::{NodeId, OperationId};
+use muster_core::lifecycle::state::{State, Wish};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::db;
+use crate::db::drift::Candidate;
+use crate::db::events::NewEvent;
+use crate::db::operations::NewOperation;
+use crate::error::Error;
+
+const EVERY: Duration = Duration::from_secs(60);
+/// Nodes considered in a round. 200 a minute come past 100,000 nodes in a third of a day.
+pub(super) const ROUND: i64 = 200;
+/// Looks begun in a round, so that a fleet that was installed in one hour is not looked at in one minute.
+const BEGUN: usize = 100;
+/// Before every node.
+const FIRST: NodeId = NodeId(Uuid::nil());
+
+/// Runs rounds until cancelled, each from where the one before ended.
+pub(super) async fn run<R: Future<Output = Result<NodeId, Error>>>(
+    (app, what): (App, Wish),
+    cancel: CancellationToken,
+    round: impl Fn(App, NodeId) -> R,
+) {
+    let mut after = FIRST;
+    loop {
+        match round(app.clone(), after).await {
+            Ok(next) => after = next,
+            Err(error) => tracing::warn!(error = ?error, "nodes could not be asked to {what}; tried again shortly"),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+}
+
+/// Asks those that are due; where the next round begins.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn begin(app: &App, candidates: &[Candidate], wish: Wish, reason: &str) -> Result<NodeId, Error> {
+    let mut begun = 0;
+    for node in candidates {
+        if begun == BEGUN {
+            return Ok(node.id);
+        }
+        if node.due && ask(app, &node.name, wish, reason).await? {
+            begun += 1;
+        }
+    }
+    if begun > 0 {
+        app.wake_engine.notify_one();
+    }
+    let full = i64::try_from(candidates.len()) == Ok(ROUND);
+    Ok(candidates.last().filter(|_| full).map_or(FIRST, |last| last.id))
+}
+
+/// Writes a wish for a node in service down as for a person, unless one of theirs came first.
+///
+/// # Errors
+/// When the database fails.
+async fn ask(app: &App, name: &str, wish: Wish, reason: &str) -> Result<bool, Error> {
+    let now = app.clock.now();
+    let mut tx = app.pool.begin().await?;
+    let Some(node) = db::nodes::find_for_update(&mut tx, name).await? else { return Ok(false) };
+    if node.wish.is_some() || node.releasing || node.state != State::InService.as_str() {
+        return Ok(false);
+    }
+    let id = OperationId::new();
+    let operation = NewOperation {
+        id,
+        kind: wish.as_str(),
+        node: Some(node.id),
+        claim: None,
+        actor: "muster".into(),
+        request_id: None,
+        message: reason.into(),
+        now,
+    };
+    db::operations::insert(&mut tx, &operation).await?;
+    db::nodes::set_wish(&mut tx, node.id, wish, Some(reason), id, now).await?;
+    let summary = format!("{name} was asked to {wish}: {reason}");
+    let event = NewEvent::node(now, "muster", "node.asked", node.id, summary).under(Some(id));
+    db::events::insert(&mut tx, event.with(json!({ "wish": wish.as_str(), "reason": reason }))).await?;
+    tx.commit().await?;
+    Ok(true)
+}

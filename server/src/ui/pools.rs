@@ -1,0 +1,221 @@
+//! One pool: the last run of its pairs, as a picture of who measured whom, and what failures blame.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use jiff::Timestamp;
+use muster_api::pairs::{MeasuredPair, PairRun};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+use crate::http::pairs;
+
+/// Runs that can be chosen.
+const RUNS: i64 = 10;
+/// Nodes of the picture: more of them are only in the tables.
+const PICTURED: usize = 32;
+/// Rows of a table.
+const ROWS: usize = 600;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "pool.html")]
+pub(super) struct Page {
+    frame: Frame,
+    pool: String,
+    run: Option<Run>,
+    runs: Vec<Earlier>,
+}
+
+struct Run {
+    id: String,
+    chip: Chip,
+    suite: String,
+    actor: String,
+    begun: Moment,
+    beyond: u32,
+    findings: Vec<String>,
+    ends: Vec<End>,
+    /// A row for each node that was measured, a cell for each other one.
+    picture: Vec<Vec<Cell>>,
+    pairs: Vec<Pair>,
+}
+
+struct End {
+    /// Its place in the picture, from 1; empty where it was not measured.
+    number: String,
+    node: String,
+    chip: Chip,
+    why: String,
+}
+
+struct Cell {
+    /// Class of the colour; empty where nothing was measured.
+    tone: &'static str,
+    letter: &'static str,
+    title: String,
+}
+
+struct Pair {
+    round: u32,
+    a: String,
+    b: String,
+    chip: Chip,
+    /// What it says of the path between the two, where it failed.
+    edge: String,
+    why: String,
+    values: Vec<String>,
+}
+
+struct Earlier {
+    id: String,
+    chip: Chip,
+    begun: Moment,
+    chosen: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PoolQuery {
+    run: Option<Uuid>,
+}
+
+/// A pool, with one run of its pairs: the newest where none is named.
+pub(super) async fn show_pool(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+    Path(key): Path<String>,
+    Query(query): Query<PoolQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let missing = || Error::NotFound(format!("pool {key:?}"));
+    let pool = db::objects::find(&mut conn, "pool", &key).await?.ok_or_else(missing)?;
+    let rows = db::pairs::runs::list(&mut conn, pool.id, RUNS).await?;
+    let chosen = query.run.or_else(|| rows.first().map(|row| row.id));
+    let earlier = rows.iter().map(|row| Earlier {
+        id: row.id.to_string(),
+        chip: chips::outcome(row.ended.as_deref().unwrap_or("running")),
+        begun: format::moment(row.begun_at, visit.now),
+        chosen: Some(row.id) == chosen,
+    });
+    let runs: Vec<Earlier> = earlier.collect();
+    let row = match chosen {
+        Some(id) => db::pairs::runs::find(&mut conn, pool.id, id).await?,
+        None => None,
+    };
+    let run = match row {
+        Some(row) => {
+            let found = row.verdicts.as_ref().map(|json| json.0.clone());
+            let run = pairs::view(&mut conn, &pool.name, row).await?;
+            let measured = pairs::measured(&mut conn, &run, found.as_ref()).await?;
+            Some(shown(run, measured, visit.now))
+        }
+        None => None,
+    };
+    let name = format::shell(&pool.name);
+    let live = if runs.iter().any(|run| run.chip.word == "running") { Live::Any } else { Live::Never };
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Claims, pool.name.clone())
+            .by_hand(
+                format!("muster pool pairs {name}"),
+                &format!("/v1/pools/{}/pair-runs", format::escape(&pool.name)),
+            )
+            .live(live),
+        run,
+        runs,
+        pool: pool.name,
+    })
+}
+
+fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {
+    let ends: Vec<&str> = run
+        .ends
+        .iter()
+        .map(|end| end.node.as_str())
+        .filter(|node| measured.iter().any(|pair| has(pair, node)))
+        .collect();
+    let number = |node: &str| ends.iter().position(|end| *end == node).map(|at| (at + 1).to_string());
+    Run {
+        id: run.id.to_string(),
+        chip: chips::outcome(&run.state),
+        suite: format::cut(&run.suite, 80),
+        actor: format::cut(&run.actor, 80),
+        begun: format::moment(run.begun_at, now),
+        beyond: run.beyond,
+        findings: run.findings.iter().map(|told| format::cut(told, 400)).collect(),
+        picture: picture(&ends, &measured),
+        ends: run
+            .ends
+            .iter()
+            .take(ROWS)
+            .map(|end| End {
+                number: number(&end.node).unwrap_or_default(),
+                chip: chips::outcome(&end.verdict),
+                why: format::cut(end.why.as_deref().unwrap_or_default(), 300),
+                node: end.node.clone(),
+            })
+            .collect(),
+        pairs: measured.into_iter().take(ROWS).map(line).collect(),
+    }
+}
+
+fn has(pair: &MeasuredPair, node: &str) -> bool {
+    pair.a == node || pair.b == node
+}
+
+/// What each node measured with each other one, the last time that they met.
+fn picture(ends: &[&str], measured: &[MeasuredPair]) -> Vec<Vec<Cell>> {
+    if ends.len() > PICTURED {
+        return Vec::new();
+    }
+    let cell = |one: &str, other: &str| {
+        let met = measured.iter().rfind(|pair| one != other && has(pair, one) && has(pair, other));
+        let verdict = met.map(|pair| pair.verdict.as_deref().unwrap_or("running"));
+        let (tone, letter) = match verdict {
+            None => ("", ""),
+            Some("pass") => ("ok", "✓"),
+            Some("fail") => ("bad", "✕"),
+            Some("running") => ("move", "…"),
+            Some(_) => ("warn", "?"),
+        };
+        Cell { tone, letter, title: verdict.map(|verdict| format!("{one} and {other}: {verdict}")).unwrap_or_default() }
+    };
+    ends.iter().map(|one| ends.iter().map(|other| cell(one, other)).collect()).collect()
+}
+
+fn line(pair: MeasuredPair) -> Pair {
+    let way = |way: &muster_api::pairs::MeasuredWay| {
+        let measured = way.results.iter().flat_map(|result| &result.measured);
+        let values: Vec<String> = measured.take(6).map(|one| format!("{} {}", value(&one.value), one.unit)).collect();
+        (!values.is_empty()).then(|| format!("{} → {}: {}", way.from, way.to, values.join(", ")))
+    };
+    Pair {
+        round: pair.round,
+        chip: chips::outcome(pair.verdict.as_deref().unwrap_or("running")),
+        edge: match pair.edge.as_deref() {
+            Some("blamed") => "the path between the two".to_owned(),
+            Some("explained") => "one of the two".to_owned(),
+            Some(_) => "not told apart".to_owned(),
+            None => String::new(),
+        },
+        why: format::cut(pair.why.as_deref().unwrap_or_default(), 400),
+        values: pair.ways.iter().filter_map(way).map(|told| format::cut(&told, 300)).collect(),
+        a: pair.a,
+        b: pair.b,
+    }
+}
+
+fn value(value: &muster_core::gates::Value) -> String {
+    match value {
+        muster_core::gates::Limit::Number(number) => format!("{number:.1}"),
+        muster_core::gates::Limit::Text(text) => format::cut(text, 60),
+    }
+}

@@ -1,0 +1,123 @@
+//! The form by which a claim gets another node: first the plan, then the word. What is wrong stands above it, and what was typed stays.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use http::StatusCode;
+use muster_api::claims::ReplaceClaim;
+use muster_api::nodes::NodePlan;
+use serde::Deserialize;
+
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::claims::ClaimRow;
+use crate::error::Error;
+use crate::http::claims::replace::{plan, replace};
+use crate::http::extract::Path;
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::preconditions::Preconditions;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "replace.html")]
+struct Page {
+    frame: Frame,
+    claim: String,
+    /// The node that it has.
+    node: String,
+    /// Of the claim as it is shown: what is asked is asked of that one.
+    generation: i64,
+    spare: String,
+    reason: String,
+    /// Why it is refused; empty when it is not.
+    refused: String,
+    plan: Option<NodePlan>,
+}
+
+/// What was typed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Answers {
+    node: String,
+    reason: String,
+    typed: String,
+    generation: Option<i64>,
+    /// `replace` means it; anything else asks for the plan.
+    step: String,
+}
+
+/// Shows the plan, or replaces, as `POST /v1/claims/{claim}/actions/replace` does. What is refused comes back with the form.
+pub(super) async fn replace_claim(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+    Path(key): Path<String>,
+    axum::Form(given): axum::Form<Answers>,
+) -> Result<Response, Error> {
+    let missing = || Error::NotFound(format!("claim {key:?}"));
+    let claim = db::claims::find(&mut *app.pool.acquire().await?, &key).await?.ok_or_else(missing)?;
+    let text = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let body = ReplaceClaim { node: text(&given.node), reason: text(&given.reason) };
+    let id = claim.id.to_string();
+    if given.step != "replace" {
+        let (status, refused, plan) = match plan(&app, &actor, &id, &body).await {
+            Ok(plan) => (StatusCode::OK, String::new(), Some(plan)),
+            Err(error) => refusal(error).map(|(status, why)| (status, why, None))?,
+        };
+        return Ok((status, page(&visit, &actor, claim, given, (refused, plan))).into_response());
+    }
+    // An old page replaces nothing that it did not show.
+    let (true, Some(generation)) = (given.typed.trim() == claim.node_name, given.generation) else {
+        let why = format!("Type the name of the node that goes, {}, to mean it.", claim.node_name);
+        let shown = plan(&app, &actor, &id, &body).await.ok();
+        let page = page(&visit, &actor, claim, given, (why, shown));
+        return Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response());
+    };
+    let asked = (IdempotencyKey::none(), Preconditions::generation(generation));
+    match replace(&app, &actor, &id, asked, &body).await {
+        Ok(_) => Ok(Redirect::to("/claims").into_response()),
+        // What waits for a second person stands on the page of claims.
+        Err(Error::SecondPerson { .. }) => Ok(Redirect::to("/claims").into_response()),
+        Err(error) => {
+            let (status, why) = refusal(error)?;
+            Ok((status, page(&visit, &actor, claim, given, (why, None))).into_response())
+        }
+    }
+}
+
+/// What a person can do something about stands with the form; all else is a page of its own.
+fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
+    let (_, sentence, faults) = error.public();
+    let told = faults.first().map_or(sentence, |fault| fault.detail.clone());
+    match error {
+        Error::Unprocessable(_) => Ok((StatusCode::UNPROCESSABLE_ENTITY, told)),
+        Error::Conflict { .. } | Error::Busy { .. } => Ok((StatusCode::CONFLICT, told)),
+        Error::Stale(_) => Ok((StatusCode::PRECONDITION_FAILED, told)),
+        other => Err(other),
+    }
+}
+
+fn page(
+    visit: &Visit,
+    actor: &Actor,
+    claim: ClaimRow,
+    given: Answers,
+    (refused, plan): (String, Option<NodePlan>),
+) -> Page {
+    let path = format!("/v1/claims/{}", claim.name);
+    let cli = format!("muster claim replace {}", claim.name);
+    Page {
+        frame: Frame::new(visit, actor, Section::Claims, format!("Replace the node of {}", claim.name))
+            .by_hand(cli, &path)
+            .live(Live::Never),
+        node: claim.node_name,
+        generation: claim.generation,
+        claim: claim.name,
+        spare: given.node,
+        reason: given.reason,
+        refused,
+        plan,
+    }
+}

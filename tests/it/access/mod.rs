@@ -1,0 +1,356 @@
+//! Who may do what: every documented route as nobody and as a viewer, tokens, sessions, other sites.
+
+mod expected; // What every operation is open to
+
+use jiff::SignedDuration;
+use muster_api::tokens::Role;
+use reqwest::Method;
+use serde_json::json;
+
+use self::expected::{EXPECTED, Reach};
+use crate::support::fleet;
+use crate::support::server::{Caller, Server};
+
+/// An operation of the API with objects of the site `lab` in its path.
+struct Operation {
+    name: String,
+    method: Method,
+    path: String,
+    roles: &'static str,
+    reach: Reach,
+    /// Whether the object in its path exists.
+    exists: bool,
+}
+
+fn operations() -> Vec<Operation> {
+    let description = serde_json::to_value(muster_server::http::description()).unwrap();
+    let mut operations = Vec::new();
+    for (route, item) in description["paths"].as_object().unwrap() {
+        let name = match route.split('/').nth(2).unwrap() {
+            "sites" => "lab",
+            "racks" => "r1",
+            "subnets" => "prov",
+            "clusters" => "slurm",
+            "pools" => "gpu",
+            "images" => "debian-12",
+            "stacks" => "base",
+            "suites" => "smoke",
+            "credentials" => "bmc",
+            "hardware_profiles" => "virtual",
+            _ => "x",
+        };
+        let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");
+        let path = path.replace("{name}", name).replace("{site}", "lab").replace("{claim}", "held");
+        let path = path
+            .replace("{id}", "x")
+            .replace("{approval}", "x")
+            .replace("{token}", "x")
+            .replace("{user}", "x")
+            .replace("{agent}", "x");
+        let path = path.replace("{waiver}", "x").replace("{rack}", "r1").replace("{breaker}", "x");
+        let path = path.replace("{pool}", "gpu").replace("{run}", "x");
+        assert!(!path.contains('{'), "{path}: name an object here");
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+            let name = operation["operationId"].as_str().unwrap().to_owned();
+            let row = EXPECTED.iter().find(|(_, _, names)| names.contains(&name.as_str()));
+            let (roles, reach, _) =
+                row.unwrap_or_else(|| panic!("who may {name} ({method} {route})? say so in EXPECTED"));
+            let nowhere = ["/v1/operations", "/v1/approvals", "/v1/waivers"];
+            let exists = !nowhere.iter().any(|place| route.starts_with(place));
+            let method = method.to_uppercase().parse().unwrap();
+            operations.push(Operation { name, method, path: path.clone(), roles, reach: *reach, exists });
+        }
+    }
+    operations
+}
+
+async fn status(caller: &Caller, operation: &Operation) -> u16 {
+    let reads = operation.method == Method::GET || operation.method == Method::HEAD;
+    let body = if reads { Vec::new() } else { b"{}".to_vec() };
+    caller.header("content-type", "application/json").send(operation.method.clone(), &operation.path, body).await.status
+}
+
+/// A token of a role that holds in one site only.
+async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Caller {
+    let body =
+        json!({ "name": format!("{role}-{site}"), "role": role, "scope": { "site": site }, "expires_in_s": 3600 });
+    let made = admin.post("/v1/tokens", &body).await.expect(201);
+    server.with(Some(made.body["secret"].as_str().unwrap().to_owned()))
+}
+
+/// A site with everything in it, a claim on its second node, and another site.
+async fn two_sites(server: &Server) -> Caller {
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    admin.put("/v1/sites/far", &json!({ "spec": {} })).await.expect(201);
+    let rack = json!({ "spec": { "site": "far", "units": 42, "power_budget_w": 1000 } });
+    admin.put("/v1/racks/r9", &rack).await.expect(201);
+    fleet::available(server, &admin, 2).await;
+    let claim = json!({ "name": "held", "spec": { "pool": "gpu", "node": "n2" } });
+    admin.post("/v1/claims", &claim).await.expect(201);
+    admin
+}
+
+#[tokio::test]
+async fn every_operation_is_open_to_whom_the_table_says_and_where() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let operations = operations();
+    assert_eq!(
+        operations.len(),
+        EXPECTED.iter().map(|(_, _, names)| names.len()).sum::<usize>(),
+        "EXPECTED names what is not"
+    );
+    let nobody = server.nobody();
+    let (here, there) =
+        (only_in(&server, &admin, "operator", "lab").await, only_in(&server, &admin, "operator", "far").await);
+    let mut roles = Vec::new();
+    for (letter, role) in
+        [('g', Role::Guest), ('v', Role::Viewer), ('u', Role::Automation), ('o', Role::Operator), ('a', Role::Admin)]
+    {
+        roles.push((letter, server.caller(role).await));
+    }
+    for operation in &operations {
+        let Operation { name, roles: allowed, reach, exists, .. } = operation;
+        assert_eq!(status(&nobody, operation).await, 401, "{name} as nobody");
+        let far = status(&there, operation).await;
+        match (reach, exists) {
+            (Reach::Fleet, _) => assert_eq!(far, 403, "{name} as the operator of another site"),
+            (Reach::Object, true) => assert_eq!(far, 404, "{name} as the operator of another site"),
+            (Reach::Object, false) | (Reach::Any, _) => assert_eq!(far == 403, !allowed.contains('o'), "{name}: {far}"),
+        }
+        let near = status(&here, operation).await;
+        let may = *reach != Reach::Fleet && allowed.contains('o');
+        assert_eq!(near == 403, !may, "{name} as the operator of its own site: {near}");
+        for (letter, caller) in &roles {
+            let seen = status(caller, operation).await;
+            let refused = *letter == 'g' && *reach == Reach::Object && *exists && seen == 404;
+            assert_eq!(seen == 403 || refused, !allowed.contains(*letter), "{name} as {letter}: {seen}");
+            assert_ne!(seen, 401, "{name} as {letter}");
+        }
+    }
+    for path in ["/metrics", "/v1/prometheus/targets"] {
+        assert_eq!(nobody.get(path).await.status, 401, "{path}");
+        roles[1].1.get(path).await.expect(200);
+    }
+    for path in ["/healthz", "/readyz", "/openapi.json"] {
+        nobody.get(path).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn every_route_of_the_pages_says_what_it_needs() {
+    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/ui/mod.rs");
+    let text = std::fs::read_to_string(pages).unwrap();
+    let routes: Vec<(&str, &str)> = text
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| (rest.split('"').next().unwrap(), rest.split(')').next().unwrap()))
+        .collect();
+    assert!(routes.len() > 20, "{routes:?}");
+    let open = ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/sign-out", "/assets/{version}/{*path}"];
+    for (route, call) in routes {
+        let method = if call.contains("post(") { Method::POST } else { Method::GET };
+        let parameters = [("wish".to_owned(), "wipe".to_owned())];
+        let needed = muster_server::auth::routes::need(&method, route, &parameters);
+        assert_eq!(needed.is_some(), !open.contains(&route), "{method} {route}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_nodes_holds_those_that_its_reader_may_see() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let manual = json!({ "manual": { "person": "ada" } });
+    let far = json!({ "labels": { "parity": "odd" }, "spec": { "site": "far", "rack": "r9", "power": manual, "macs": [{ "mac": "52:54:00:00:00:05" }] } });
+    admin.put("/v1/nodes/m1", &far).await.expect(201);
+    let mut number = 0;
+    let mut seen = async |scope: serde_json::Value, query: &str| {
+        number += 1;
+        let token = json!({ "name": format!("t{number}"), "role": "viewer", "scope": scope, "expires_in_s": 3600 });
+        let made = admin.post("/v1/tokens", &token).await.expect(201);
+        let reader = server.with(made.body["secret"].as_str().map(str::to_owned));
+        let page = reader.get(&format!("/v1/nodes?count=exact&limit=1{query}")).await.expect(200).body;
+        let mut names = vec![page["items"][0]["name"].as_str().unwrap_or_default().to_owned()];
+        if let Some(token) = page["next_page_token"].as_str() {
+            let next = reader.get(&format!("/v1/nodes?limit=1{query}&page_token={token}")).await.expect(200).body;
+            names.push(next["items"][0]["name"].as_str().unwrap().to_owned());
+            assert_eq!(next["next_page_token"], json!(null), "{scope}");
+        }
+        (names.join(" "), page["count"].as_i64().unwrap())
+    };
+    assert_eq!(seen(json!({ "site": "lab" }), "").await, ("n1 n2".into(), 2));
+    assert_eq!(seen(json!({ "site": "far" }), "").await, ("m1".into(), 1));
+    assert_eq!(seen(json!({ "rack": "r1", "labels": { "parity": "even" } }), "").await, ("n2".into(), 1));
+    assert_eq!(seen(json!({ "labels": { "parity": "odd" } }), "").await, ("m1 n1".into(), 2));
+    assert_eq!(seen(json!({ "pool": "gpu" }), "").await, ("n2".into(), 1));
+    assert_eq!(seen(json!({ "site": "lab", "pool": "other" }), "").await, (String::new(), 0));
+    assert_eq!(seen(json!({ "site": "far" }), "&filter=site%3Dlab").await, (String::new(), 0));
+}
+
+#[tokio::test]
+async fn both_ends_of_a_relation_must_be_ones_own() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let here = only_in(&server, &admin, "operator", "lab").await;
+    let far_cluster = {
+        let mut body = fleet::cluster();
+        body["spec"]["site"] = json!("far");
+        admin.put("/v1/clusters/far", &body).await.expect(201);
+        let mut pool = fleet::pool();
+        pool["spec"]["cluster"] = json!("far");
+        admin.put("/v1/pools/far", &pool).await.expect(201);
+        pool
+    };
+    let far_node = json!({ "spec": { "site": "far", "rack": "r9" } });
+    let manual = json!({ "manual": { "person": "ada" } });
+    let node =
+        json!({ "spec": { "site": "lab", "rack": "r1", "power": manual, "macs": [{ "mac": "52:54:00:00:00:05" }] } });
+    here.put("/v1/nodes/n5", &node).await.expect(201);
+    // A rack, a pool, a node, a claim: of one's own, and reaching into the other site.
+    here.put("/v1/racks/r2", &fleet::rack()).await.expect(201);
+    let refused = [
+        here.put("/v1/racks/r3", &json!({ "spec": { "site": "far", "units": 42, "power_budget_w": 1 } })).await,
+        here.patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } })).await,
+        here.put("/v1/pools/mine", &far_cluster).await,
+        here.patch("/v1/nodes/n5", &far_node).await,
+        here.post("/v1/nodes/n5/actions/move", &json!({ "site": "far", "rack": "r9" })).await,
+        here.post("/v1/claims", &json!({ "spec": { "pool": "far", "node": "n1" } })).await,
+    ];
+    for (number, reply) in refused.iter().enumerate() {
+        assert!([403, 404, 422].contains(&reply.status), "{number}: {}", reply.text);
+    }
+    assert_eq!(admin.get("/v1/racks/r2").await.body["spec"]["site"], "lab");
+    assert_eq!(admin.get("/v1/nodes/n5").await.body["spec"]["site"], "lab");
+    // Nothing but that stood in the way.
+    admin.patch("/v1/nodes/n5", &far_node).await.expect(200);
+    admin.patch("/v1/racks/r2", &json!({ "spec": { "site": "far" } })).await.expect(200);
+    admin.put("/v1/pools/theirs", &far_cluster).await.expect(201);
+    for path in ["/v1/racks/r3", "/v1/pools/mine"] {
+        admin.get(path).await.expect(404);
+    }
+    here.post("/v1/claims", &json!({ "spec": { "pool": "gpu", "node": "n1" } })).await.expect(201);
+    // What somebody may not know of reads as what is not there.
+    let there = only_in(&server, &admin, "operator", "far").await;
+    let (hidden, missing) = (there.get("/v1/nodes/n1").await, there.get("/v1/nodes/zz").await);
+    let detail = |body: &serde_json::Value| body["detail"].as_str().unwrap().replace("n1", "zz");
+    assert_eq!((hidden.status, detail(&hidden.body)), (404, detail(&missing.body)));
+}
+
+#[tokio::test]
+async fn a_binding_gives_a_role_where_it_says_and_a_token_is_no_more_than_its_owner() {
+    let server = Server::start().await;
+    let admin = two_sites(&server).await;
+    let app = &server.app;
+    let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("open sesame")).await.unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    muster_server::db::users::insert(&mut conn, "bob", &hash, "guest", app.clock.now()).await.unwrap();
+    let headers = reqwest::header::HeaderMap::new();
+    let password = muster_core::values::Secret::new("open sesame");
+    let cookie = muster_server::auth::sessions::sign_in(app, &headers, "bob", password).await.unwrap().unwrap();
+    let bob = server.nobody().header("cookie", &format!("{}={}", cookie.name(), cookie.value()));
+    bob.get("/v1/nodes/n1").await.expect(404);
+    let binding = json!({ "spec": { "subject": "user:bob", "role": "operator", "scope": { "site": "lab", "labels": { "parity": "odd" } } } });
+    admin.put("/v1/role_bindings/bob", &binding).await.expect(201);
+    bob.get("/v1/nodes/n1").await.expect(200);
+    bob.get("/v1/nodes/n2").await.expect(404);
+    bob.post("/v1/nodes/n1/actions/inspect", &json!({})).await.expect(202);
+    assert_eq!(bob.get("/v1/nodes").await.expect(200).body["items"].as_array().map(Vec::len), Some(1));
+    assert!(!bob.get("/v1/events").await.expect(200).text.contains("n2"));
+    assert_eq!(admin.expecting(1).delete("/v1/sites/lab").await.problem().1, "in_use");
+
+    // A token of his: within what he has, and less as soon as he has less.
+    let token = |role: &str, scope: serde_json::Value| json!({ "name": format!("{role}-of-bob"), "role": role, "scope": scope, "expires_in_s": 3600 });
+    let odd = json!({ "site": "lab", "labels": { "parity": "odd" } });
+    for wrong in
+        [token("operator", json!({})), token("operator", json!({ "site": "lab" })), token("admin", odd.clone())]
+    {
+        bob.post("/v1/tokens", &wrong).await.expect(403);
+    }
+    let made = bob.post("/v1/tokens", &token("viewer", odd)).await.expect(201);
+    let machine = server.with(Some(made.body["secret"].as_str().unwrap().to_owned()));
+    machine.get("/v1/nodes/n1").await.expect(200);
+    assert_eq!(machine.post("/v1/nodes/n1/actions/inspect", &json!({})).await.status, 403);
+    let listed = bob.get("/v1/tokens").await.expect(200);
+    assert_eq!(listed.body["items"].as_array().unwrap().len(), 1, "{}", listed.text);
+    assert!(admin.get("/v1/tokens").await.body["items"].as_array().unwrap().len() > 1);
+    admin.expecting(1).delete("/v1/role_bindings/bob").await.expect(204);
+    machine.get("/v1/nodes/n1").await.expect(404);
+    bob.get("/v1/nodes/n1").await.expect(404);
+}
+
+#[tokio::test]
+async fn a_token_works_until_it_is_revoked_or_over() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let made =
+        admin.post("/v1/tokens", &json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 })).await.expect(201);
+    let secret = made.body["secret"].as_str().unwrap().to_owned();
+    let ci = server.with(Some(secret.clone()));
+    ci.get("/v1/sites").await.expect(200);
+    assert!(!admin.get("/v1/tokens").await.expect(200).text.contains(&secret[60..]));
+    assert_eq!(
+        admin.post("/v1/tokens", &json!({ "name": "ci", "role": "viewer", "expires_in_s": 3600 })).await.problem(),
+        (409, "name_taken", "")
+    );
+    for bad in [secret[..secret.len() - 1].to_owned(), format!("{secret}0"), "mst_".into(), "x".repeat(10_000)] {
+        assert_eq!(server.with(Some(bad)).get("/v1/sites").await.status, 401);
+    }
+    server.app.clock.advance(SignedDuration::from_secs(3601));
+    assert_eq!(ci.get("/v1/sites").await.status, 401, "over");
+    let second =
+        admin.post("/v1/tokens", &json!({ "name": "ci2", "role": "viewer", "expires_in_s": 3600 })).await.expect(201);
+    let ci2 = server.with(Some(second.body["secret"].as_str().unwrap().into()));
+    ci2.get("/v1/sites").await.expect(200);
+    admin
+        .expecting(1)
+        .delete(&format!("/v1/tokens/{}", second.body["token"]["id"].as_str().unwrap()))
+        .await
+        .expect(204);
+    assert_eq!(ci2.get("/v1/sites").await.status, 401, "revoked");
+    assert_eq!(
+        admin.post("/v1/tokens", &json!({ "name": "x", "role": "viewer", "expires_in_s": 1 })).await.problem().0,
+        422
+    );
+}
+
+#[tokio::test]
+async fn a_session_is_a_browsers_and_no_other_site_can_use_it() {
+    let server = Server::start().await;
+    let app = &server.app;
+    let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("open sesame")).await.unwrap();
+    let mut conn = app.pool.acquire().await.unwrap();
+    muster_server::db::users::insert(&mut conn, "alice", &hash, "admin", app.clock.now()).await.unwrap();
+    let sign_in = async |password: &str, page: &str| {
+        let headers = reqwest::header::HeaderMap::from_iter([(reqwest::header::ORIGIN, page.parse().unwrap())]);
+        let password = muster_core::values::Secret::new(password);
+        muster_server::auth::sessions::sign_in(app, &headers, "alice", password).await.unwrap()
+    };
+    assert!(sign_in("open barley", "http://m").await.is_none());
+    let by_tls = sign_in("open sesame", "https://m").await.unwrap();
+    assert!(by_tls.to_string().contains("; Secure"), "{by_tls}");
+    let cookie = sign_in("open sesame", "http://m").await.unwrap();
+    assert!(
+        cookie.to_string().contains("HttpOnly; SameSite=Lax") && !cookie.to_string().contains("Secure"),
+        "{cookie}"
+    );
+    let browser = server.nobody().header("cookie", &format!("{}={}", cookie.name(), cookie.value()));
+    browser.get("/v1/sites").await.expect(200);
+    let body = json!({ "spec": {} });
+    browser.header("sec-fetch-site", "same-origin").put("/v1/sites/a", &body).await.expect(201);
+    assert_eq!(browser.header("sec-fetch-site", "cross-site").put("/v1/sites/b", &body).await.status, 403);
+    assert_eq!(browser.header("origin", "http://evil").header("host", "m").put("/v1/sites/b", &body).await.status, 403);
+    app.clock.advance(SignedDuration::from_hours(13));
+    assert_eq!(browser.get("/v1/sites").await.status, 401);
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_security_headers() {
+    let server = Server::start().await;
+    for path in ["/v1/sites", "/healthz", "/nowhere"] {
+        let reply = server.nobody().get(path).await;
+        assert!(reply.header("content-security-policy").starts_with("default-src 'none'"), "{path}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(reply.header("cache-control"), "no-store", "{path}");
+    }
+}

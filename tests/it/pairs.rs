@@ -1,0 +1,312 @@
+//! Pairs of a pool: idle nodes are held, measured against each other by turns, and given back; a bad node and a bad path are told apart; nothing
+//! that was lost, stopped or refused blames anybody.
+
+use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
+use serde_json::{Value, json};
+
+use crate::simulated::{Fuel, World};
+
+fn suite() -> Value {
+    json!({ "spec": { "name": "pairs", "version": "1", "gates": [{
+        "id": "iperf3-pair", "title": "TCP between the two is fast enough", "stage": "pair", "timeout_s": 40, "parser": "iperf3",
+        "argv": ["iperf3", "--client", "${peer_address}", "--port", "${pair_port}", "--json"],
+        "needs": ["drained"], "effects": ["network_load"], "finding": "The way between the two is slow.",
+        "criteria": [{ "metric": "network.received", "op": ">=", "limit": 9.0, "unit": "Gb/s" }],
+        "peer": { "argv": ["iperf3", "--server", "--one-off", "--port", "${pair_port}"], "ready_s": 10 },
+    }]}})
+}
+
+const NODES: [&str; 6] = ["n1", "n2", "n3", "n4", "n5", "n6"];
+
+/// Six nodes in service, and a suite of pairs.
+async fn serving() -> World {
+    let mut world = World::start(6).await;
+    world.settle().await;
+    for name in NODES {
+        world.claim(name).await.expect(201);
+    }
+    world.settle().await;
+    for name in NODES {
+        assert_eq!(world.state(name).await, "in_service");
+    }
+    world.admin.put("/v1/suites/pairs", &suite()).await.expect(201);
+    world
+}
+
+const RUN: &str = "/v1/pools/gpu/actions/run-pairs";
+
+async fn begin(world: &World) -> String {
+    let begun = world.admin.post(RUN, &json!({ "suite": "pairs" })).await.expect(202);
+    begun.body["id"].as_str().unwrap().to_owned()
+}
+
+async fn found(world: &World, run: &str) -> Value {
+    world.admin.get(&format!("/v1/pools/gpu/pair-runs/{run}")).await.expect(200).body
+}
+
+async fn operation(world: &World, run: &str) -> Value {
+    world.admin.get(&format!("/v1/operations/{run}")).await.expect(200).body
+}
+
+/// Each node with its verdict.
+fn verdicts(run: &Value) -> Vec<(&str, &str)> {
+    let ends = run["ends"].as_array().unwrap().iter();
+    ends.map(|end| (end["node"].as_str().unwrap(), end["verdict"].as_str().unwrap())).collect()
+}
+
+fn pairs(run: &Value) -> &Vec<Value> {
+    run["pairs"].as_array().unwrap()
+}
+
+async fn told(world: &World, kind: &str) -> i64 {
+    let query = sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = $1").bind(kind);
+    query.fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+/// Nobody is held any more, and no operation is left open: whoever serves takes jobs again.
+async fn given_back(world: &World) {
+    let count = async |query: &'static str| -> i64 {
+        sqlx::query_scalar(query).fetch_one(&world.server.app.pool).await.unwrap()
+    };
+    assert_eq!(count("SELECT count(*) FROM pair_ends WHERE back_at IS NULL").await, 0, "not given back");
+    assert_eq!(count("SELECT count(*) FROM operations WHERE finished_at IS NULL").await, 0, "left open");
+    let held =
+        "SELECT count(*) FROM pair_ends e JOIN nodes n ON n.id = e.node_id LEFT JOIN jobs back ON back.id = e.back_job
+                WHERE e.hold_job IS NOT NULL AND n.state = 'in_service' AND back.state IS DISTINCT FROM 'succeeded'";
+    assert_eq!(count(held).await, 0, "held, in service, and not let in again");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn of_six_nodes_the_one_with_a_bad_link_is_blamed_and_taken_out() {
+    let mut world = serving().await;
+    world.rack().fabric.slow.insert("n4".into());
+    let id = begin(&world).await;
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert_eq!(run["state"], "done", "{run:#}");
+    for (node, verdict) in verdicts(&run) {
+        assert_eq!(verdict, if node == "n4" { "blamed" } else { "good" }, "{node}: {run:#}");
+    }
+    // Each failed pair is explained by it, and has what both ends measured.
+    let failed: Vec<&Value> = pairs(&run).iter().filter(|pair| pair["verdict"] == "fail").collect();
+    assert!(failed.len() >= 2 && failed.iter().all(|pair| pair["a"] == "n4" || pair["b"] == "n4"), "{failed:#?}");
+    for pair in &failed {
+        assert_eq!((&pair["edge"], pair["ways"].as_array().unwrap().len()), (&json!("explained"), 2));
+        assert_eq!(pair["ways"][0]["results"][0]["gate"], "iperf3-pair");
+    }
+    // No node is in two pairs of a round.
+    for round in 1..=pairs(&run).iter().map(|pair| pair["round"].as_u64().unwrap()).max().unwrap() {
+        let of = pairs(&run).iter().filter(|pair| pair["round"] == round);
+        let mut ends: Vec<&Value> = of.flat_map(|pair| [&pair["a"], &pair["b"]]).collect();
+        let all = ends.len();
+        ends.sort_by_key(|end| end.as_str());
+        ends.dedup();
+        assert_eq!(ends.len(), all, "round {round}");
+    }
+    assert_eq!(world.state("n4").await, "quarantined");
+    let reason = world.value("n4", "reason").await.unwrap();
+    assert!(reason.starts_with("gate iperf3-pair: it fails with "), "{reason}");
+    let recoveries = world.admin.get("/v1/nodes/n4/recoveries").await.expect(200).body;
+    assert_eq!(recoveries["items"][0]["signature"], "gate:iperf3-pair");
+    for name in NODES.into_iter().filter(|name| *name != "n4") {
+        assert_eq!(world.state(name).await, "in_service");
+    }
+    for (kind, times) in [("pairs.begun", 1), ("pairs.blamed", 1), ("pairs.ended", 1)] {
+        assert_eq!(told(&world, kind).await, times, "{kind}");
+    }
+    let operation = operation(&world, &id).await;
+    assert_eq!((&operation["kind"], &operation["state"]), (&json!("run-pairs"), &json!("succeeded")));
+    assert!(operation["progress"]["message"].as_str().unwrap().starts_with("n4 fails with "), "{operation}");
+    let page = world.admin.get("/pools/gpu").await.expect(200).text;
+    assert!(
+        page.contains("id=\"e-n4\"") && page.contains("n4 fails with ") && page.contains("n3 and n4: fail"),
+        "{page}"
+    );
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn a_bad_path_between_two_good_nodes_is_only_shown() {
+    let mut world = serving().await;
+    world.rack().fabric.slow_paths.insert(("n1".into(), "n6".into()));
+    let id = begin(&world).await;
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert!(verdicts(&run).iter().all(|(_, verdict)| *verdict == "good"), "{run:#}");
+    let told = "n1 and n6 fail with each other and pass with others: look at what lies between the two";
+    assert_eq!(run["findings"], json!([told]));
+    let edge = pairs(&run).iter().find(|pair| pair["verdict"] == "fail").unwrap();
+    assert_eq!((&edge["a"], &edge["b"], &edge["edge"]), (&json!("n1"), &json!("n6"), &json!("blamed")));
+    for name in NODES {
+        assert_eq!(world.state(name).await, "in_service", "{name}");
+    }
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_in_the_middle_of_pairs_changes_no_verdict() {
+    let mut world = serving().await;
+    world.rack().fabric.slow.insert("n2".into());
+    let id = begin(&world).await;
+    // After the first way of a pair; its successor measures both.
+    world.fuel = Fuel::First(2);
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert_eq!(run["state"], "done");
+    for (node, verdict) in verdicts(&run) {
+        assert_eq!(verdict, if node == "n2" { "blamed" } else { "good" }, "{node}: {run:#}");
+    }
+    let (asked, measured) = (world.rack().fabric.asked.len(), pairs(&run).len());
+    assert!(asked > measured * 2, "pairs were begun, and then measured both ways: {asked} of {measured}");
+    assert_eq!(world.state("n2").await, "quarantined");
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn a_node_that_keeps_its_jobs_is_left_out_and_serves_on() {
+    let mut world = serving().await;
+    world.fail("n3", "slurm_drain", true, 1);
+    world.ask("n5", "drain").await.expect(202);
+    let id = begin(&world).await;
+    world.settle().await;
+    let run = found(&world, &id).await;
+    let why = |name: &str| {
+        let end = run["ends"].as_array().unwrap().iter().find(|end| end["node"] == name).unwrap();
+        (end["verdict"].as_str().unwrap().to_owned(), end["why"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(
+        why("n3"),
+        ("left_out".into(), "its scheduler did not hold it: the simulated slurm_drain failed".into())
+    );
+    assert_eq!(why("n5"), ("left_out".into(), "it was asked to drain".into()));
+    assert_eq!(why("n1").0, "good");
+    assert_eq!((world.state("n3").await.as_str(), run["state"].as_str()), ("in_service", Some("done")));
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn errors_blame_nobody() {
+    let mut world = serving().await;
+    for name in NODES {
+        world.fail(name, "pair", false, 20);
+    }
+    let id = begin(&world).await;
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert!(verdicts(&run).iter().all(|(_, verdict)| *verdict == "unknown"), "{run:#}");
+    assert!(pairs(&run).iter().all(|pair| pair["verdict"] == "error" && pair["why"] == "the simulated pair failed"));
+    assert_eq!(told(&world, "pairs.blamed").await, 0);
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_wanted_elsewhere_leaves_and_what_it_measured_counts_for_nothing() {
+    let mut world = serving().await;
+    // As the drain begins, its network may be anything.
+    world.rack().fabric.slow.insert("n6".into());
+    let id = begin(&world).await;
+    let job = world.until_leased("n1", "pair").await;
+    world.ask("n6", "drain").await.expect(202);
+    world.engine().await;
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    let run = found(&world, &id).await;
+    let first = pairs(&run).iter().find(|pair| pair["a"] == "n1" && pair["round"] == 1).unwrap();
+    assert_eq!((&first["b"], &first["verdict"]), (&json!("n6"), &json!("error")), "{first:#}");
+    let end = run["ends"].as_array().unwrap().iter().find(|end| end["node"] == "n6").unwrap();
+    assert_eq!((&end["verdict"], &end["why"]), (&json!("unknown"), &json!("it is draining")));
+    assert_eq!(world.state("n6").await, "maintenance");
+    assert_eq!(verdicts(&run).iter().filter(|(_, verdict)| *verdict == "good").count(), 5);
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_or_out_of_time_gives_everybody_back() {
+    for (late, state, operation_state) in [(false, "stopped", "cancelled"), (true, "overdue", "failed")] {
+        let mut world = serving().await;
+        let id = begin(&world).await;
+        let job = world.until_leased("n1", "pair").await;
+        match late {
+            true => world.advance(2 * 3600 + 1),
+            false => drop(world.admin.post(&format!("/v1/operations/{id}/cancel"), &json!({})).await.expect(202)),
+        }
+        world.engine().await;
+        assert_eq!(found(&world, &id).await["state"], "running", "nobody gets jobs while they are measured");
+        world.agent.work(&job).await.unwrap();
+        world.settle().await;
+        let run = found(&world, &id).await;
+        assert_eq!(run["state"], state, "{run:#}");
+        assert!(verdicts(&run).iter().all(|(_, verdict)| *verdict != "blamed"), "{run:#}");
+        assert_eq!(operation(&world, &id).await["state"], operation_state);
+        for name in NODES {
+            assert_eq!(world.state(name).await, "in_service", "{name}");
+        }
+        given_back(&world).await;
+    }
+}
+
+#[tokio::test]
+async fn a_protected_node_is_blamed_and_serves_on() {
+    let mut world = serving().await;
+    world.rack().fabric.slow.insert("n4".into());
+    let id = begin(&world).await;
+    let job = world.until_leased("n1", "pair").await;
+    world.protect("n4", true).await;
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert!(verdicts(&run).contains(&("n4", "blamed")), "{run:#}");
+    assert_eq!(world.state("n4").await, "in_service");
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_measured_is_refused_and_says_why() {
+    let mut world = serving().await;
+    let ask = async |body: Value| world.admin.post(RUN, &body).await;
+    assert_eq!(ask(json!({ "suite": "smoke" })).await.problem(), (422, "unprocessable", "/suite"));
+    assert_eq!(ask(json!({ "suite": "none" })).await.problem(), (422, "unprocessable", "/suite"));
+    assert_eq!(ask(json!({ "suite": "pairs", "nodes": ["n9"] })).await.problem(), (422, "unprocessable", "/nodes"));
+    assert_eq!(ask(json!({ "suite": "pairs", "nodes": ["n1"] })).await.problem().1, "too_few");
+    assert_eq!(world.admin.post("/v1/pools/none/actions/run-pairs", &json!({ "suite": "pairs" })).await.status, 404);
+    let plan = world.admin.post(&format!("{RUN}?dry_run=true"), &json!({ "suite": "pairs" })).await.expect(200).body;
+    assert_eq!(plan["changes"], json!(["6 nodes against each other by pairs 1"]));
+    let empty = world.admin.get("/v1/pools/gpu/pair-runs").await.expect(200).body;
+    assert_eq!(empty["items"], json!([]));
+
+    let begun = ask(json!({ "suite": "pairs", "most": 4, "nodes": ["n1", "n2", "n3", "n4", "n5"] })).await.expect(202);
+    assert_eq!(ask(json!({ "suite": "pairs" })).await.problem().0, 409, "one at a time");
+    world.settle().await;
+    let run = found(&world, begun.body["id"].as_str().unwrap()).await;
+    assert_eq!((run["ends"].as_array().unwrap().len(), &run["beyond"]), (4, &json!(1)));
+    // Who was not measured for longest comes first.
+    let begun = world.admin.post(RUN, &json!({ "suite": "pairs", "most": 2 })).await.expect(202);
+    world.settle().await;
+    let run = found(&world, begun.body["id"].as_str().unwrap()).await;
+    assert_eq!(verdicts(&run), [("n5", "good"), ("n6", "good")]);
+    let page = world.admin.get("/v1/pools/gpu/pair-runs").await.expect(200).body;
+    assert_eq!(page["items"].as_array().unwrap().len(), 2);
+    assert_eq!((&page["items"][0]["id"], &page["items"][0]["pairs"]), (&run["id"], &Value::Null), "newest first");
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn that_a_scheduler_shows_a_held_node_drained_is_no_news() {
+    let mut world = serving().await;
+    begin(&world).await;
+    world.engine().await;
+    let epoch = world.agent.epoch;
+    let nothing = SchedulerReport { epoch, looks: vec![] };
+    let watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &nothing).await.unwrap();
+    let held = NodeOut {
+        name: "n1".into(),
+        state: "drained".into(),
+        reason: Some("muster: measured against other nodes, back in a while".into()),
+    };
+    let report = SchedulerReport { epoch, looks: vec![ClusterLook { cluster: watch.clusters[0].id, out: vec![held] }] };
+    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &report).await.unwrap();
+    assert_eq!(told(&world, "scheduler.out").await, 0);
+    world.settle().await;
+    given_back(&world).await;
+}

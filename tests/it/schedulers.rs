@@ -1,0 +1,124 @@
+//! Nodes that take no jobs, as their schedulers say: marked and told, handed on where the health check had them drained, and never undrained where somebody
+//! else did.
+
+use jiff::SignedDuration;
+use muster_core::ids::ObjectId;
+use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
+use serde_json::{Value, json};
+
+use crate::simulated::World;
+
+const UNFIT: &str = "muster: gate node.profile: profile.misses is 1 misses, wanted == 0";
+
+/// Nodes in service, with a ladder.
+async fn serving(nodes: u8) -> World {
+    let mut world = World::declare(nodes, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["health"] =
+                json!({ "sweep": "smoke", "recovery": { "rungs": ["collect", "restart_services"] } });
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    for number in 1..=nodes {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    world.settle().await;
+    world
+}
+
+async fn watched(world: &World) -> SchedulerWatch {
+    let report = SchedulerReport { epoch: world.agent.epoch, looks: vec![] };
+    world.agent.call("/agent/v1/scheduler", &report).await.unwrap()
+}
+
+/// What the scheduler says now, a minute after the last time.
+async fn say(world: &mut World, out: &[(&str, &str, Option<&str>)]) {
+    let cluster = watched(world).await.clusters[0].id;
+    say_of(world, cluster, out).await;
+}
+
+async fn say_of(world: &mut World, cluster: ObjectId, out: &[(&str, &str, Option<&str>)]) {
+    world.server.app.clock.advance(SignedDuration::from_secs(60));
+    let node = |(name, state, reason): &(&str, &str, Option<&str>)| NodeOut {
+        name: (*name).to_owned(),
+        state: (*state).to_owned(),
+        reason: reason.map(str::to_owned),
+    };
+    let looks = vec![ClusterLook { cluster, out: out.iter().map(node).collect() }];
+    let report = SchedulerReport { epoch: world.agent.epoch, looks };
+    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &report).await.unwrap();
+}
+
+async fn told(world: &World, kind: &str) -> i64 {
+    let query = sqlx::query_scalar("SELECT count(*) FROM events WHERE kind = $1").bind(kind);
+    query.fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+async fn status(world: &World, name: &str) -> Value {
+    world.admin.get(&format!("/v1/nodes/{name}")).await.expect(200).body["status"].clone()
+}
+
+#[tokio::test]
+async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
+    let mut world = serving(2).await;
+    assert_eq!(watched(&world).await.clusters.len(), 1, "the site's one cluster");
+    for _ in 0..3 {
+        say(&mut world, &[("n1", "draining", Some("broken fan")), ("nobody", "down", None)]).await;
+        world.settle().await;
+    }
+    say(&mut world, &[("n1", "drained", Some("broken fan"))]).await;
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), told(&world, "scheduler.out").await), ("in_service", 1));
+    let seen = status(&world, "n1").await;
+    assert!(seen["conditions"].to_string().contains("out_in_scheduler"), "{seen}");
+    assert!(seen["why"]["sentence"].to_string().contains("broken fan"), "{seen}");
+    assert!(!status(&world, "n2").await["conditions"].to_string().contains("out_in_scheduler"));
+    let page = world.admin.get("/nodes/n1").await.expect(200).text;
+    assert!(page.contains("out in scheduler") && page.contains("broken fan"), "{page}");
+    let listed = world.admin.get("/v1/nodes?filter=out_in_scheduler%3Dtrue").await.expect(200).body;
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    // A scheduler that does not answer says nothing of its nodes.
+    let _watch = watched(&world).await;
+    assert_eq!(told(&world, "scheduler.back").await, 0);
+    say(&mut world, &[]).await;
+    world.settle().await;
+    assert_eq!(told(&world, "scheduler.back").await, 1);
+    let seen = status(&world, "n1").await;
+    assert!(!seen["why"]["sentence"].to_string().contains("broken fan"), "{seen}");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again() {
+    let mut world = serving(1).await;
+    say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service", "seen once, it may be of before");
+    say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service", "drained, recovered, verified, admitted");
+    let all = world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].clone();
+    assert_eq!(
+        (all[0]["signature"].as_str(), all[0]["ended"].as_str()),
+        (Some("gate:node.profile"), Some("recovered"))
+    );
+    // What is left of the drain in the scheduler's view is of before this stay.
+    world.settle().await;
+    assert_eq!(world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].as_array().unwrap().len(), 1);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_report_of_a_cluster_of_nobodys_is_of_no_node() {
+    let mut world = serving(1).await;
+    say_of(&mut world, ObjectId::new(), &[("n1", "drained", Some(UNFIT))]).await;
+    let long = "x".repeat(10_000);
+    say(&mut world, &[("n1", &long, Some(&long))]).await;
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), told(&world, "scheduler.out").await), ("in_service", 1));
+    let kept: (String, String) =
+        sqlx::query_as("SELECT state, reason FROM scheduler_outs").fetch_one(&world.server.app.pool).await.unwrap();
+    assert_eq!((kept.0.len(), kept.1.len()), (60, 300));
+}

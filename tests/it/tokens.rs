@@ -1,0 +1,154 @@
+//! Tokens as the database has them: who has its rows and not the master key can tell nothing by them, and write none that counts.
+
+use muster_core::clock::Clock;
+use muster_core::values::Digest;
+use muster_server::keys::{self, Forget, Keys, MasterKey};
+use serde_json::json;
+
+use crate::support::server::{Caller, START, Server};
+
+async fn made(server: &Server, admin: &Caller, name: &str) -> (String, Caller) {
+    let body = json!({ "name": name, "role": "viewer", "expires_in_s": 86400 });
+    let secret = admin.post("/v1/tokens", &body).await.expect(201).body["secret"].as_str().unwrap().to_owned();
+    (secret.clone(), server.with(Some(secret)))
+}
+
+async fn row(server: &Server, name: &str) -> (Vec<u8>, Option<String>) {
+    sqlx::query_as("SELECT token_hash, key_id FROM tokens WHERE name = $1")
+        .bind(name)
+        .fetch_one(&server.app.pool)
+        .await
+        .unwrap()
+}
+
+async fn run(server: &Server, statement: &'static str) {
+    assert!(sqlx::query(statement).execute(&server.app.pool).await.unwrap().rows_affected() > 0, "{statement}");
+}
+
+#[tokio::test]
+async fn a_dump_without_the_key_tells_nothing_and_what_is_written_into_it_counts_for_nothing() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (secret, ci) = made(&server, &admin, "ci").await;
+    ci.get("/v1/sites").await.expect(200);
+    let (stored, key) = row(&server, "ci").await;
+    assert!(key.is_some());
+    assert_ne!(stored, Digest::of(secret.as_bytes()).0, "it is no hash that anybody could make");
+    // What anybody can make of a token is not what its key makes, whichever key is named beside it.
+    sqlx::query("UPDATE tokens SET token_hash = $1 WHERE name = 'ci'")
+        .bind(Digest::of(secret.as_bytes()).0)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(ci.get("/v1/sites").await.status, 401);
+    sqlx::query("UPDATE tokens SET token_hash = $1 WHERE name = 'ci'")
+        .bind(stored)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+    ci.get("/v1/sites").await.expect(200);
+    run(&server, "UPDATE tokens SET key_id = 'of-somebody-else' WHERE name = 'ci'").await;
+    assert_eq!(ci.get("/v1/sites").await.status, 401, "made by a key that is not there");
+}
+
+#[tokio::test]
+async fn with_another_master_key_no_server_starts_and_no_token_is_held_against_anything() {
+    let server = Server::start().await;
+    let wrong = Keys::load(MasterKey::from_bytes(&[9; 32]), &server.app.pool, &Clock::System).await;
+    assert!(wrong.err().unwrap().to_string().contains("was sealed by key"));
+}
+
+#[tokio::test]
+async fn a_token_of_before_goes_over_to_the_key_when_it_is_used() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (secret, ci) = made(&server, &admin, "ci").await;
+    let (keyed, key) = row(&server, "ci").await;
+    sqlx::query("UPDATE tokens SET token_hash = $1, key_id = NULL WHERE name = 'ci'")
+        .bind(Digest::of(secret.as_bytes()).0)
+        .execute(&server.app.pool)
+        .await
+        .unwrap();
+    assert_eq!(server.with(Some(format!("{secret}0"))).get("/v1/sites").await.status, 401);
+    assert_eq!(row(&server, "ci").await.1, None, "only its own token does that");
+    ci.get("/v1/sites").await.expect(200);
+    assert_eq!(row(&server, "ci").await, (keyed, key));
+    ci.get("/v1/sites").await.expect(200);
+}
+
+#[tokio::test]
+async fn another_key_takes_over_while_servers_run_and_forgets_nobody_unasked() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (_, ci) = made(&server, &admin, "ci").await;
+    let (_, idle) = made(&server, &admin, "idle").await;
+    let first = row(&server, "ci").await;
+    let now = START.parse().unwrap();
+    let master = MasterKey::from_bytes(&[7; 32]);
+    let rotate = async |forget| {
+        let mut tx = server.app.pool.begin().await.unwrap();
+        let rotated = keys::rotate(&master, &mut tx, forget, now).await;
+        tx.commit().await.unwrap();
+        rotated
+    };
+    assert_eq!(rotate(Forget::No).await.unwrap(), 0);
+    // A server that has not heard of it goes on with what it has, and learns of the new key from the first token that has it.
+    ci.get("/v1/sites").await.expect(200);
+    let second = Server::on(server.app.pool.clone(), server.app.clock.clone()).await;
+    let there = second.with(ci.token.clone());
+    there.get("/v1/sites").await.expect(200);
+    assert_ne!(row(&server, "ci").await.1, first.1);
+    ci.get("/v1/sites").await.expect(200);
+    admin.get("/v1/sites").await.expect(200);
+
+    // What was not used since would be refused by the next one: it is not done unasked.
+    let refused = rotate(Forget::No).await.unwrap_err().to_string();
+    assert!(refused.contains("1 tokens were not used since the last rotation"), "{refused}");
+    assert_eq!(rotate(Forget::Yes).await.unwrap(), 1);
+    let third = Server::on(server.app.pool.clone(), server.app.clock.clone()).await;
+    assert_eq!(third.with(idle.token.clone()).get("/v1/sites").await.status, 401);
+    third.with(ci.token.clone()).get("/v1/sites").await.expect(200);
+}
+
+#[tokio::test]
+async fn a_person_who_is_kept_out_has_no_session_and_no_token_from_that_moment() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let hash = muster_server::auth::passwords::hash(muster_core::values::Secret::new("a long password")).await.unwrap();
+    let now = server.app.clock.now();
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    for (name, role) in [("ada", "operator"), ("root", "admin")] {
+        muster_server::db::users::insert(&mut conn, name, &hash, role, now).await.unwrap();
+    }
+    let sign_in = async |name: &str| {
+        let form = format!("name={name}&password=a+long+password").into_bytes();
+        let nobody = server.nobody().header("content-type", "application/x-www-form-urlencoded");
+        let reply = nobody.send(reqwest::Method::POST, "/sign-in", form).await;
+        reply.header("set-cookie").split(';').next().unwrap().to_owned()
+    };
+    let cookie = sign_in("ada").await;
+    assert!(cookie.starts_with("muster_session="), "{cookie}");
+    let ada = server.nobody().header("cookie", &cookie);
+    ada.get("/v1/sites").await.expect(200);
+    let (_, ci) = made(&server, &admin, "ci").await;
+    sqlx::query("UPDATE tokens SET person = 'user:ada' WHERE name = 'ci'").execute(&server.app.pool).await.unwrap();
+    ci.get("/v1/sites").await.expect(200);
+    let listed = admin.get("/v1/users?filter=name%3Dada").await.expect(200).body["items"][0].clone();
+    assert!(listed["last_seen"].is_string() && listed["disabled_at"].is_null(), "{listed}");
+
+    let kept_out = admin.post("/v1/users/ada/actions/disable", &json!({})).await.expect(200).body;
+    assert!(kept_out["disabled_at"].is_string() && kept_out["disabled_by"].is_string(), "{kept_out}");
+    assert_eq!((ada.get("/v1/sites").await.status, ci.get("/v1/sites").await.status), (401, 403));
+    assert!(!sign_in("ada").await.starts_with("muster_session="));
+    admin.post("/v1/users/ada/actions/enable", &json!({})).await.expect(200);
+    assert_eq!(
+        (ada.get("/v1/sites").await.status, ci.get("/v1/sites").await.status),
+        (401, 200),
+        "the session is over"
+    );
+    assert!(sign_in("ada").await.starts_with("muster_session="));
+
+    let root = server.nobody().header("cookie", &sign_in("root").await);
+    let oneself = root.post("/v1/users/root/actions/disable", &json!({})).await;
+    assert_eq!(oneself.problem().1, "oneself", "{}", oneself.text);
+}
