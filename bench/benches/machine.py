@@ -101,8 +101,10 @@ class Wire:
             run("ip", "-n", name, "addr", "add", f"{address}/16", "dev", device)
             run("ip", "-n", name, "link", "set", device, "up")
 
-    def on_client(self, *argv, **options):
-        return subprocess.run(["ip", "netns", "exec", self.client, *[str(word) for word in argv]], **options)
+    def on_client(self, *argv, timeout, **options):
+        # Not Python's own limit: it looks only every 50 ms whether a child has ended, and what is measured here takes a few of those.
+        within = ["timeout", "--kill-after=5", str(timeout)]
+        return subprocess.run([*within, "ip", "netns", "exec", self.client, *[str(word) for word in argv]], **options)
 
     def listens(self, process, kind, port, seconds=20):
         """Waits until something in the server's namespace has a port (`-t` or `-u`)."""

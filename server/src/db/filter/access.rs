@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::sight::Place;
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, by_id, one_of, unknown, word};
+use super::sight::{NOWHERE, Place};
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, by_id, one_of, unknown, word};
 use crate::error::Error;
 
 /// All agents; those of a site by its id.
@@ -12,19 +12,12 @@ pub const AGENTS: List = List {
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
     parts: &["id", "name", "site", "version", "last_seen", "clock_offset_ms", "certified_until", "generation"],
     from: "agents a",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "a.id",
     by_name: "a.name",
     field: agent,
     place: Place { site: "a.site_id", ..NOWHERE },
+    ..WHOLE
 };
-
-/// What lies nowhere: whoever may read the list reads all of it.
-pub(super) const NOWHERE: Place =
-    Place { joins: "", site: "NULL::uuid", rack: "NULL::uuid", pool: "NULL::uuid", labels: "'{}'::jsonb" };
 
 fn agent(term: &Term) -> Result<Field<'_>, Error> {
     match term.field.as_str() {
@@ -53,14 +46,12 @@ pub fn tokens(now: Timestamp) -> List {
             "generation",
         ],
         from: "tokens t",
-        only: "true",
-        kind: None,
         as_of: Some(now),
-        until: None,
         id: "t.id",
         by_name: "t.name",
         field: token,
         place: NOWHERE,
+        ..WHOLE
     }
 }
 
@@ -99,14 +90,11 @@ pub const USERS: List = List {
         "disabled_by",
     ],
     from: "users u",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "u.id",
     by_name: "u.name",
     field: user,
     place: NOWHERE,
+    ..WHOLE
 };
 
 fn user(term: &Term) -> Result<Field<'_>, Error> {

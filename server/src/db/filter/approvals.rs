@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::sight::Place;
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, one_of, unknown};
+use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, one_of, unknown};
 use crate::error::Error;
 
 /// What can be decided now.
@@ -28,13 +28,12 @@ pub fn approvals(now: Timestamp) -> List {
         ],
         from: "approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id",
         only: "a.state = 'open' AND (c.state = 'bound' OR w.state = 'asked' OR a.node_id IS NOT NULL)",
-        kind: None,
         as_of: Some(now),
         until: Some("a.expires_at"),
         id: "a.id",
-        by_name: "",
         field,
         place: PLACE,
+        ..WHOLE
     }
 }
 

@@ -3,7 +3,7 @@
 use muster_core::claims::ClaimState;
 
 use super::sight::{OF_NODE, Place};
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, unknown};
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, unknown};
 use crate::error::Error;
 
 /// Claims that hold a node.
@@ -13,13 +13,11 @@ pub const CLAIMS: List = List {
     parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
     from: "claims c",
     only: "c.state <> 'released'",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "c.id",
     by_name: "c.name",
     field,
     place: PLACE,
+    ..WHOLE
 };
 
 /// Where its node does, and in its own pool: when it is over, the node may be another's.

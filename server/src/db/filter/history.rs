@@ -3,9 +3,8 @@
 use jiff::Timestamp;
 use muster_core::parts::PartKind;
 
-use super::access::NOWHERE;
-use super::sight::{OF_NODE, Place};
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, by_id, one_of, unknown, word};
+use super::sight::{NOWHERE, OF_NODE, Place};
+use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Sort, Term, WHOLE, by_id, one_of, unknown, word};
 use crate::error::Error;
 
 /// The newest first, unless it is asked otherwise.
@@ -29,17 +28,13 @@ pub const COMPONENTS: List = List {
         "replaced_reason",
     ],
     from: "components c",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "c.id",
-    by_name: "",
     field: component,
     place: Place {
         joins: " JOIN nodes n ON n.id = c.node_id LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'",
         ..OF_NODE
     },
+    ..WHOLE
 };
 
 fn component(term: &Term) -> Result<Field<'_>, Error> {
@@ -59,14 +54,10 @@ pub const GATE_RUNS: List = List {
     sorts: &LATEST,
     parts: &["id", "node", "suite", "verdict", "fingerprint", "finished_at", "voided_at", "results"],
     from: "gate_runs r",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "r.id",
-    by_name: "",
     field: gate_run,
     place: NOWHERE,
+    ..WHOLE
 };
 
 fn gate_run(term: &Term) -> Result<Field<'_>, Error> {
@@ -97,14 +88,10 @@ pub const RECOVERIES: List = List {
         "operation",
     ],
     from: "recoveries r",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "r.id",
-    by_name: "",
     field: recovery,
     place: NOWHERE,
+    ..WHOLE
 };
 
 fn recovery(term: &Term) -> Result<Field<'_>, Error> {
@@ -128,14 +115,11 @@ pub fn breakers(now: Timestamp) -> List {
         sorts: &LATEST,
         parts: &["id", "signature", "because", "state", "opened_at", "closes_at", "closed_at", "closed_by"],
         from: "breakers b",
-        only: "true",
-        kind: None,
         as_of: Some(now),
-        until: None,
         id: "b.id",
-        by_name: "",
         field: breaker,
         place: NOWHERE,
+        ..WHOLE
     }
 }
 
@@ -157,14 +141,10 @@ pub const DELIVERIES: List = List {
     sorts: &LATEST,
     parts: &["id", "event", "seq", "kind", "reason", "state", "attempt", "at", "status", "error", "duration_ms"],
     from: "webhook_deliveries d",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "d.id",
-    by_name: "",
     field: delivery,
     place: NOWHERE,
+    ..WHOLE
 };
 
 fn delivery(term: &Term) -> Result<Field<'_>, Error> {

@@ -29,7 +29,7 @@ use jiff_sqlx::ToSqlx as _;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use uuid::Uuid;
 
-use self::sight::Place;
+use self::sight::{NOWHERE, Place};
 use crate::auth::access::Sight;
 use crate::error::Error;
 
@@ -59,6 +59,22 @@ pub struct List {
     /// Where they lie, which decides who sees them.
     place: Place,
 }
+
+/// All of a table's rows, whoever reads, by nothing: each list says in what it is more than that.
+const WHOLE: List = List {
+    name: "",
+    sorts: &[],
+    parts: &[],
+    from: "",
+    only: "true",
+    kind: None,
+    as_of: None,
+    until: None,
+    id: "",
+    by_name: "",
+    field: |term| Err(unknown(&term.field, "nothing")),
+    place: NOWHERE,
+};
 
 /// What a list runs by: something that no two rows share and that an index serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use muster_core::lifecycle::state::State;
 
 use super::sight::OF_NODE;
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, unknown, word};
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, unknown, word};
 use crate::error::Error;
 
 /// All nodes.
@@ -12,14 +12,11 @@ pub const NODES: List = List {
     sorts: &[NAME_UP, NAME_DOWN, OLDEST_FIRST, NEWEST_FIRST],
     parts: &["id", "name", "self", "labels", "annotations", "spec", "status", "generation", "created_at", "updated_at"],
     from: "nodes n",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "n.id",
     by_name: "n.name",
     field,
     place: OF_NODE,
+    ..WHOLE
 };
 
 fn field(term: &Term) -> Result<Field<'_>, Error> {

@@ -1,7 +1,7 @@
 //! Lists of what is declared.
 
 use super::sight::Place;
-use super::{BY_NAME, Field, List, NODES, Term, unknown};
+use super::{BY_NAME, Field, List, NODES, Term, WHOLE, unknown};
 use crate::error::Error;
 
 /// What there is of a kind. There is little of any.
@@ -11,14 +11,12 @@ pub fn objects(kind: &'static str) -> List {
         sorts: &BY_NAME,
         parts: NODES.parts,
         from: "objects o",
-        only: "true",
         kind: Some(kind),
-        as_of: None,
-        until: None,
         id: "o.id",
         by_name: "o.name",
         field,
         place: PLACE,
+        ..WHOLE
     }
 }
 

@@ -3,7 +3,7 @@
 use muster_api::operations::OperationState;
 
 use super::sight::{OF_NODE, Place};
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, unknown, word};
+use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, unknown, word};
 use crate::error::Error;
 
 /// All operations.
@@ -30,14 +30,10 @@ pub const OPERATIONS: List = List {
         "blocked_by",
     ],
     from: "operations o",
-    only: "true",
-    kind: None,
-    as_of: None,
-    until: None,
     id: "o.id",
-    by_name: "",
     field,
     place: PLACE,
+    ..WHOLE
 };
 
 /// Where its node does, and in the pool of its claim, or of the node's. A run of pairs lies where its pool does.

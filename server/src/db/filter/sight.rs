@@ -19,6 +19,10 @@ pub(super) struct Place {
     pub labels: &'static str,
 }
 
+/// What lies nowhere: whoever may read the list everywhere reads all of it, and nobody else any.
+pub(super) const NOWHERE: Place =
+    Place { joins: "", site: "NULL::uuid", rack: "NULL::uuid", pool: "NULL::uuid", labels: "'{}'::jsonb" };
+
 /// Where the node `n` lies: it has at most one claim.
 pub(super) const OF_NODE: Place = Place {
     joins: " LEFT JOIN claims h ON h.node_id = n.id AND h.state <> 'released'",

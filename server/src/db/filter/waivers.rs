@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::access::NOWHERE;
-use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, one_of, unknown};
+use super::sight::NOWHERE;
+use super::{Field, List, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, one_of, unknown};
 use crate::error::Error;
 
 /// All waivers, as they stand now; for who may read the whole fleet.
@@ -28,14 +28,11 @@ pub fn waivers(now: Timestamp) -> List {
             "generation",
         ],
         from: "waivers w",
-        only: "true",
-        kind: None,
         as_of: Some(now),
-        until: None,
         id: "w.id",
-        by_name: "",
         field,
         place: NOWHERE,
+        ..WHOLE
     }
 }
 
