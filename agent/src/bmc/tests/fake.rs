@@ -268,10 +268,7 @@ fn serve(state: &mut State, method: &Method, path: &str, has_etag: bool, body: &
             }
             reply(StatusCode::OK, &json!({}))
         }
-        ("GET", "/redfish/v1") if state.has_accounts => {
-            reply(StatusCode::OK, &json!({"AccountService": {"@odata.id": "/redfish/v1/AccountService"}}))
-        }
-        ("GET", "/redfish/v1") => reply(StatusCode::OK, &json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}})),
+        ("GET", "/redfish/v1") => reply(StatusCode::OK, &root(state)),
         ("PATCH", "/redfish/v1/AccountService/Accounts/2") => {
             if state.fault != Fault::Ignores {
                 state.password = document["Password"].as_str().unwrap().into();
@@ -302,6 +299,15 @@ fn patch(state: &mut State, boot: &Value) -> Response<Body> {
         state.target = target.unwrap_or(&state.target).into();
     }
     reply(StatusCode::OK, &json!({}))
+}
+
+fn root(state: &State) -> Value {
+    let mut root = state.hardware.as_ref().map_or_else(|| json!({}), Hardware::root);
+    root["Systems"] = json!({"@odata.id": "/redfish/v1/Systems"});
+    if state.has_accounts {
+        root["AccountService"] = json!({"@odata.id": "/redfish/v1/AccountService"});
+    }
+    root
 }
 
 fn system(state: &mut State) -> Value {

@@ -71,8 +71,13 @@ impl Hardware {
     }
 
     pub(super) fn has(path: &str) -> bool {
-        path == "/redfish/v1"
-            || [SERVICE, "/redfish/v1/TaskService", BIOS].iter().any(|prefix| path.starts_with(prefix))
+        [SERVICE, "/redfish/v1/TaskService", BIOS].iter().any(|prefix| path.starts_with(prefix))
+    }
+
+    /// What the service root says of it.
+    pub(super) fn root(&self) -> Value {
+        json!({"UpdateService": {"@odata.id": SERVICE}, "Tasks": {"@odata.id": "/redfish/v1/TaskService"},
+            "ProtocolFeaturesSupported": {"ExpandQuery": {"NoLinks": self.expands}}})
     }
 
     /// What a restart brings into force.
@@ -86,11 +91,6 @@ impl Hardware {
 
     pub(crate) fn serve(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         match (method, path) {
-            ("GET", "/redfish/v1") => (
-                200,
-                json!({"UpdateService": {"@odata.id": SERVICE}, "Tasks": {"@odata.id": "/redfish/v1/TaskService"},
-                    "ProtocolFeaturesSupported": {"ExpandQuery": {"NoLinks": self.expands}}}),
-            ),
             ("GET", SERVICE) => (
                 200,
                 json!({"FirmwareInventory": {"@odata.id": LIST}, "Actions": {"#UpdateService.SimpleUpdate": {
