@@ -1,6 +1,7 @@
 //! Pairs of a pool: idle nodes are held, measured against each other by turns, and given back; a bad node and a bad path are told apart; nothing
 //! that was lost, stopped or refused blames anybody.
 
+use muster_api::tokens::Role;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
 use serde_json::{Value, json};
 
@@ -308,5 +309,54 @@ async fn that_a_scheduler_shows_a_held_node_drained_is_no_news() {
     let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &report).await.unwrap();
     assert_eq!(told(&world, "scheduler.out").await, 0);
     world.settle().await;
+    given_back(&world).await;
+}
+
+#[tokio::test]
+async fn the_console_says_who_takes_part_before_anything_begins() {
+    let mut world = World::start(3).await;
+    world.settle().await;
+    world.admin.put("/v1/suites/pairs", &suite()).await.expect(201);
+    let form = world.admin.header("content-type", "application/x-www-form-urlencoded");
+    let path = "/ui/pools/gpu/pairs";
+    let post = async |body: &str| form.send(reqwest::Method::POST, path, body.into()).await;
+    assert!(world.admin.get("/pools/gpu").await.expect(200).text.contains(&format!("action=\"{path}\"")));
+    let nobody = post("").await.expect(409);
+    assert!(nobody.text.contains("Fewer than two nodes of gpu are idle"), "{}", nobody.text);
+    for name in ["n1", "n2"] {
+        world.claim(name).await.expect(201);
+    }
+    world.settle().await;
+    // Who may only look has no button, and no form that works.
+    let viewer = world.server.caller(Role::Viewer).await;
+    assert!(!viewer.get("/pools/gpu").await.expect(200).text.contains(path));
+    let typed = viewer.header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(typed.send(reqwest::Method::POST, path, b"step=measure&suite=pairs".to_vec()).await.status, 403);
+
+    let shown = post("").await.expect(200).text;
+    for word in ["/nodes/n1", "/nodes/n2", "<option selected>pairs</option>", "value=\"measure\""] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    for (wrong, status, says) in [
+        ("suite=nothing", 422, "There is no suite called"),
+        ("suite=pairs&most=many", 422, "2 to 256 nodes"),
+        ("suite=pairs&rdma_device=-d&step=measure", 422, "Letters, digits"),
+    ] {
+        let refused = post(wrong).await;
+        assert_eq!((refused.status, refused.text.contains(says)), (status, true), "{wrong}: {}", refused.text);
+    }
+    assert_eq!(told(&world, "pairs.begun").await, 0, "only shown");
+
+    let begun = post("suite=pairs&most=2&step=measure").await.expect(303);
+    let place = begun.headers["location"].to_str().unwrap().to_owned();
+    let run = place.strip_prefix("/pools/gpu?run=").unwrap();
+    assert_eq!(found(&world, run).await["state"], "running");
+    let page = world.admin.get(&place).await.expect(200).text;
+    assert!(page.contains(&format!("/operations/{run}")) && !page.contains(path), "one run at a time: {page}");
+    // Pressed twice, or from a page of before.
+    let again = post("suite=pairs&step=measure").await;
+    assert_eq!(again.status, 409, "{}", again.text);
+    world.settle().await;
+    assert_eq!((found(&world, run).await["state"].as_str(), told(&world, "pairs.begun").await), (Some("done"), 1));
     given_back(&world).await;
 }

@@ -282,6 +282,51 @@ async fn what_a_pool_asks_for_is_refused_where_it_has_no_bounds() {
     assert_eq!(world.ask("n1", "sweep").await.status, 409, "it does not serve");
 }
 
+/// What an agent read of the node's BMC, and what it brought of it when a job failed.
+async fn its_bmc_says(world: &World) {
+    let inventory = json!({ "firmware": [{ "id": "bmc", "name": "Manager.FirmwareVersion", "version": "1.74" }],
+        "bios": { "NumaNodesPerSocket": 4 }, "unread": ["the firmware inventory: it lists none"] });
+    sqlx::query("INSERT INTO bmc_inventories (node_id, first_seen, last_seen, inventory) SELECT id, now(), now(), $1 FROM nodes")
+        .bind(inventory)
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+    for (minute, text) in [
+        "BMC event log, 2026-01-05T07:59:30Z: Critical: PSU 2 lost its input",
+        "BMC event log, without a time: OK: root logged in from 10.78.0.1, password=calvin",
+        "BMC sensors: 40 read, 1 not OK; 312 W drawn",
+        "BMC sensor Fan 3: 0 RPM, Critical",
+        "the BMC's event log cannot be read: 10.78.0.1 did not answer",
+    ]
+    .iter()
+    .enumerate()
+    {
+        sqlx::query("INSERT INTO job_logs (job_id, attempt, at, text) SELECT max(id::text)::uuid, 1, now() + make_interval(mins => $2), $1 FROM jobs")
+            .bind(text)
+            .bind(i32::try_from(minute).unwrap())
+            .execute(&world.server.app.pool)
+            .await
+            .unwrap();
+    }
+}
+
+fn holds_what_its_bmc_said(bmc: &str, log: &str) {
+    let bmc: Value = serde_json::from_str(bmc).unwrap();
+    assert_eq!(
+        (&bmc["firmware"][0]["version"], &bmc["bios_attributes"]["NumaNodesPerSocket"]),
+        (&json!("1.74"), &json!(4))
+    );
+    assert_eq!(
+        (&bmc["could_not_be_read"][0], &bmc["log_lines"]),
+        (&json!("the firmware inventory: it lists none"), &json!(4))
+    );
+    let said =
+        ["PSU 2 lost", "root logged in from [address], password=[removed]", "312 W drawn", "Fan 3: 0 RPM, Critical"];
+    let places: Vec<_> = said.iter().map(|word| log.find(word)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "oldest first: {log}");
+    assert_eq!(log.lines().count(), 4, "{log}");
+}
+
 #[tokio::test]
 async fn one_download_says_what_its_maker_asks() {
     let mut world = serving(1, watched(&["reboot", "rma"])).await;
@@ -295,6 +340,7 @@ async fn one_download_says_what_its_maker_asks() {
         .execute(&world.server.app.pool)
         .await
         .unwrap();
+    its_bmc_says(&world).await;
     let url = world.server.listen().await;
     let token = world.admin.token.clone().map(muster_core::values::Secret::new);
     let client = muster_api::client::Client::new(&url, token).unwrap();
@@ -326,6 +372,7 @@ async fn one_download_says_what_its_maker_asks() {
         (newest["verdict"].as_str(), newest["results"][0]["gate"].as_str()),
         (Some("fail"), Some("node.profile"))
     );
+    holds_what_its_bmc_said(&read("bmc.json"), &read("bmc-log.txt"));
     // Not what somebody typed, and not how to reach it.
     assert_eq!(read("console.txt"), "kernel: NVRM: Xid 79\nBMC login password=[removed]\n");
     let text = String::from_utf8_lossy(&archive);

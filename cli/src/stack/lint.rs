@@ -7,7 +7,7 @@ use muster_core::stacks::diff::{StackDiff, diff};
 use muster_core::stacks::rules::{Finding, Level, Subject, book, findings};
 use serde::Serialize;
 
-use super::{LintArgs, manifest, read};
+use super::{LintArgs, manifest, read, with_parts};
 use crate::client::output::Output;
 
 /// A finding with where it stands.
@@ -31,6 +31,7 @@ struct Report<'a> {
 pub(super) fn run(args: &LintArgs, output: Output) -> anyhow::Result<()> {
     let text = read(&args.stack)?;
     let stack: StackSpec = toml::from_str(&text).with_context(|| args.stack.display().to_string())?;
+    let stack = with_parts(stack, &args.with)?;
     let image = args.image.as_deref().map(manifest).transpose()?;
     let found = findings(Subject { stack: &stack, image: image.as_ref(), facts: None });
     let placed = |finding: Finding| Placed { line: line_of(&text, &finding.about), finding };

@@ -13,11 +13,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 use muster_core::images::ImageManifest;
 use muster_core::stacks::rules::{Subject, refusal};
-use muster_core::stacks::{StackLock, StackSpec};
+use muster_core::stacks::{StackLock, StackPart, StackSpec};
 use muster_core::values::Digest;
 
 use crate::client::output::Output;
@@ -47,6 +47,9 @@ pub(crate) struct LintArgs {
     /// The manifest of its image: kernel, packages and release are then judged too.
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
+    /// A part that is added first, such as stacks/parts/nfs.toml. May be repeated.
+    #[arg(long, value_name = "PART")]
+    pub(crate) with: Vec<PathBuf>,
 }
 
 /// What to compare: files, or names of published stacks.
@@ -102,6 +105,9 @@ pub(crate) struct LockArgs {
     /// The stack as its author wrote it.
     #[arg(long)]
     stack: PathBuf,
+    /// A part that is added to it first, such as stacks/parts/nfs.toml: what comes of it is whole. May be repeated.
+    #[arg(long, value_name = "PART")]
+    with: Vec<PathBuf>,
     /// The image's manifest.
     #[arg(long)]
     image: PathBuf,
@@ -118,9 +124,9 @@ pub(crate) struct LockArgs {
     #[arg(long, env = "MIRROR", value_delimiter = '|')]
     mirror: Vec<String>,
     /// Resolve against a package index that was written down, for repositories that cannot be reached from here. There are no packages then: exact
-    /// versions come of it, and no lock and no bundle.
-    #[arg(long, conflicts_with = "mirror")]
-    recorded: Option<PathBuf>,
+    /// versions come of it, and no lock and no bundle. May be repeated.
+    #[arg(long, conflicts_with = "mirror", value_name = "INDEX")]
+    recorded: Vec<PathBuf>,
     /// The keyring that signs the mirror.
     #[arg(long, env = "KEYRING", default_value = "/usr/share/keyrings/debian-archive-keyring.gpg")]
     keyring: PathBuf,
@@ -190,6 +196,17 @@ pub(crate) fn parse(path: &Path) -> anyhow::Result<StackSpec> {
     toml::from_str(&read(path)?).with_context(|| path.display().to_string())
 }
 
+/// A stack with the parts that are added to it, in their order.
+///
+/// # Errors
+/// With the part, and what it says differently.
+pub(crate) fn with_parts(stack: StackSpec, parts: &[PathBuf]) -> anyhow::Result<StackSpec> {
+    parts.iter().try_fold(stack, |stack, path| {
+        let part: StackPart = toml::from_str(&read(path)?).with_context(|| path.display().to_string())?;
+        stack.with(part).map_err(|conflicts| anyhow!("{}: {}", path.display(), conflicts.join("; ")))
+    })
+}
+
 /// An image's manifest.
 pub(crate) fn manifest(path: &Path) -> anyhow::Result<ImageManifest> {
     serde_json::from_str(&read(path)?).with_context(|| path.display().to_string())
@@ -197,14 +214,14 @@ pub(crate) fn manifest(path: &Path) -> anyhow::Result<ImageManifest> {
 
 /// Makes lock and bundle and writes the stack that has them.
 async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
-    let mut spec = parse(&args.stack)?;
+    let mut spec = with_parts(parse(&args.stack)?, &args.with)?;
     let image = manifest(&args.image)?;
     if spec.image != image.name {
         bail!("the stack lies over image {:?}, the manifest is of {:?}", spec.image, image.name);
     }
-    let sources = match &args.recorded {
-        Some(index) => recorded::repository(index, &args.cache)?,
-        None => apt::sources(&image, &args.mirror, &args.keyring).await?,
+    let sources = match args.recorded.is_empty() {
+        false => recorded::repository(&args.recorded, &args.cache)?,
+        true => apt::sources(&image, &args.mirror, &args.keyring).await?,
     };
     let apt = apt::PrivateApt::prepare(&args.cache, &image.arch, &sources).await?;
     let index = index::read_lists(&apt.lists())?;
@@ -228,16 +245,16 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     if let Some(why) = refusal(Subject { stack: &judged, image: Some(&image), facts: None }) {
         bail!("what it resolves to cannot work: {why}");
     }
-    match (&args.recorded, &args.blobs) {
+    match (args.recorded.is_empty(), &args.blobs) {
         // Of a recorded index neither size nor digest is true: no node may be told them.
-        (Some(_), _) => {}
-        (None, Some(blobs)) => {
+        (false, _) => {}
+        (true, Some(blobs)) => {
             apt.download(&spec.packages, &spec.absent).await?;
             let images = bundle::images(&spec, &args.firmware, blobs)?;
             spec.bundle = Some(bundle::write(&resolved, images, &apt, blobs)?);
             spec.lock = Some(lock);
         }
-        (None, None) => bail!("--blobs says where the bundle goes"),
+        (true, None) => bail!("--blobs says where the bundle goes"),
     }
     let text = toml::to_string(&spec).context("a stack is TOML")?;
     replace(&args.out, &mut text.as_bytes())?;

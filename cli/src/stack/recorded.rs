@@ -2,7 +2,7 @@
 //! against any; sizes and digests are not in it, so nothing is installed from what comes of it.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use muster_core::values::Digest;
@@ -10,12 +10,15 @@ use muster_core::values::Digest;
 use super::index::field;
 use super::read;
 
-/// Lays the index out as a flat repository below `cache`; gives its source line.
-pub(super) fn repository(index: &Path, cache: &Path) -> anyhow::Result<String> {
+/// Lays the indexes out as one flat repository below `cache`; gives its source line.
+pub(super) fn repository(indexes: &[PathBuf], cache: &Path) -> anyhow::Result<String> {
     let folder = cache.join("recorded");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
-    let packages = stanzas(&read(index)?).with_context(|| index.display().to_string())?;
+    let mut packages = String::new();
+    for index in indexes {
+        packages += &stanzas(&read(index)?).with_context(|| index.display().to_string())?;
+    }
     let digest = Digest::of(packages.as_bytes()).hex();
     let date = "Date: Thu, 01 Jan 1970 00:00:00 UTC";
     let release = format!("{date}\nSHA256:\n {digest} {} Packages\n", packages.len());

@@ -57,12 +57,13 @@ impl Bench {
         std::fs::write(self.path("stack.toml"), stack).unwrap();
         let args = LockArgs {
             stack: self.path("stack.toml"),
+            with: Vec::new(),
             image: self.path("manifest.json"),
             status: None,
             update,
             open: false,
             mirror: vec![format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())],
-            recorded: None,
+            recorded: Vec::new(),
             keyring: PathBuf::new(),
             firmware: Vec::new(),
             cache: self.path(into).join("apt"),
@@ -195,12 +196,13 @@ fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
     std::fs::write(dir.join("manifest.json"), plain_image().to_string()).unwrap();
     LockArgs {
         stack,
+        with: Vec::new(),
         image: dir.join("manifest.json"),
         status: None,
         update: false,
         open: true,
         mirror: Vec::new(),
-        recorded: Some(shipped("recorded/debian-12-gpu.packages")),
+        recorded: vec![shipped("recorded/debian-12-gpu.packages")],
         keyring: PathBuf::new(),
         firmware: Vec::new(),
         cache: dir.join("apt"),
@@ -224,6 +226,77 @@ async fn shipped_gpu_stacks_are_right_by_the_rules_and_resolve_offline() {
             assert_eq!(resolved.packages.get(package), Some(version), "{name}: --open keeps what is pinned");
         }
     }
+}
+
+const PARTS: [&str; 4] = ["lustre.toml", "nfs.toml", "storage-scale.toml", "weka.toml"];
+
+/// A stack with a part, resolved against both indexes that were written down.
+fn joined(dir: &Path, stack: &str, part: &Path) -> LockArgs {
+    let indexes = ["recorded/debian-12-gpu.packages", "recorded/debian-12-storage.packages"].map(shipped).to_vec();
+    LockArgs { with: vec![part.into()], recorded: indexes, ..recorded(dir, shipped(stack)) }
+}
+
+#[tokio::test]
+async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
+    let mut there: Vec<String> = std::fs::read_dir(shipped("parts"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    there.sort();
+    assert_eq!(there, PARTS, "each part that ships is resolved here");
+    for stack in ["cpu-slurm.toml", "h200-cuda13.toml"] {
+        for part in PARTS {
+            let dir = tempfile::tempdir().unwrap();
+            let args = joined(dir.path(), stack, &shipped("parts").join(part));
+            let resolved = lock_stack(&args).await.unwrap_or_else(|error| panic!("{stack} with {part}: {error:#}"));
+            assert!(resolved.packages.values().all(|version| version != "*"), "{stack} with {part}");
+            let image: ImageManifest = serde_json::from_value(plain_image()).unwrap();
+            let refused = refusal(Subject { stack: &resolved, image: Some(&image), facts: None });
+            assert_eq!(refused, None, "{stack} with {part}");
+            // What the stack had is still there, and what the part brings is: its mount, which gates look for.
+            let alone = parse(&shipped(stack)).unwrap();
+            assert!(alone.packages.keys().all(|name| resolved.packages.contains_key(name)), "{stack} with {part}");
+            let unit = resolved.files.iter().find(|file| file.path == "/etc/systemd/system/shared.mount").unwrap();
+            let says = |word: &str| {
+                unit.content
+                    .iter()
+                    .any(|part| matches!(part, muster_core::stacks::Part::Text(text) if text.contains(word)))
+            };
+            assert!(says("Where=/shared") && says("Type="), "{part}");
+            assert!(
+                resolved.services.iter().any(|service| service.name == "shared.mount" && service.running),
+                "{part}"
+            );
+            assert_eq!(parse(&dir.path().join("out.toml")).unwrap(), resolved, "what is written is whole");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_says_otherwise_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = dir.path().join("clocks.toml");
+    std::fs::write(&part, "[[services]]\nname = \"chrony\"\nenabled = false\nrunning = false\n").unwrap();
+    let refused = lock_stack(&joined(dir.path(), "cpu-slurm.toml", &part)).await.unwrap_err().to_string();
+    assert!(refused.contains("clocks.toml") && refused.contains("service chrony is not the same in both"), "{refused}");
+    // Two clients of one directory.
+    let both = joined(dir.path(), "cpu-slurm.toml", &shipped("parts/nfs.toml"));
+    let both = LockArgs { with: vec![shipped("parts/nfs.toml"), shipped("parts/lustre.toml")], ..both };
+    let refused = lock_stack(&both).await.unwrap_err().to_string();
+    assert!(refused.contains("lustre.toml") && refused.contains("shared.mount"), "{refused}");
+    assert!(!dir.path().join("out.toml").exists());
+    // A layer for another kernel: there is none in the index, and with one the rule refuses it.
+    let scale = read(&shipped("parts/storage-scale.toml")).unwrap();
+    let other = scale.replace("gpfs.gplbin-6.1.0-40-amd64", "gpfs.gplbin-6.1.0-39-amd64");
+    std::fs::write(&part, other).unwrap();
+    let index = read(&shipped("recorded/debian-12-storage.packages")).unwrap();
+    let older = dir.path().join("older.packages");
+    std::fs::write(&older, index.replace("gpfs.gplbin-6.1.0-40-amd64", "gpfs.gplbin-6.1.0-39-amd64")).unwrap();
+    let mut args = joined(dir.path(), "cpu-slurm.toml", &part);
+    args.recorded[1] = older;
+    let refused = lock_stack(&args).await.unwrap_err().to_string();
+    assert!(refused.contains("R7") && refused.contains("gpfs.gplbin-6.1.0-39-amd64"), "{refused}");
 }
 
 #[tokio::test]

@@ -18,6 +18,15 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
     for name in ["cpu-slurm", "h100-cuda12.8", "h200-cuda13", "b200-cuda13", "mi300x-rocm6"] {
         typed(&["stack", "lint", &shipped(&format!("{name}.toml"))]).expect(0).says("nothing is refused");
     }
+    for part in ["nfs", "lustre", "weka", "storage-scale"] {
+        let part = shipped(&format!("parts/{part}.toml"));
+        typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &part]).expect(0).says("nothing is refused");
+    }
+    let nfs = shipped("parts/nfs.toml");
+    let lustre = shipped("parts/lustre.toml");
+    typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &nfs, "--with", &lustre])
+        .expect(1)
+        .says("shared.mount");
     let right = file("stacks/b200-cuda13.toml");
     let wrong = right.replace("nvidia-fabricmanager = \"580.126.20-1\"", "nvidia-fabricmanager = \"580.95.05-1\"");
     let path = home.path().join("wrong.toml");

@@ -234,6 +234,7 @@ fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresol
         "packages" => Ok(stack.packages.len() as u64),
         "services" => Ok(stack.services.len() as u64),
         "kernel_args" => Ok(stack.kernel_args.len() as u64),
+        "mounts" => Ok(stack.mounts().len() as u64),
         _ => Err(Unresolved::Wrong(format!("a stack has no number {name}"))),
     }
 }
@@ -248,6 +249,7 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unre
         "facts:disks" => facts.disks.len() as u64,
         "facts:nvme_disks" => nvme(facts),
         "facts:gpus" => facts.gpus.len() as u64,
+        "stack:mounts" => stack_number("mounts", reference.stack)?,
         reference if reference.starts_with("profile:") => {
             let name = reference.trim_start_matches("profile:");
             let absent = || Unresolved::Absent(format!("the profile of {} has no threshold {name}", profile.model));
@@ -266,7 +268,7 @@ fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unre
 }
 
 /// References that `count` may hold, besides a number and any `profile:NAME`.
-pub(super) const COUNTS: [&str; 3] = ["facts:disks", "facts:nvme_disks", "facts:gpus"];
+pub(super) const COUNTS: [&str; 4] = ["facts:disks", "facts:nvme_disks", "facts:gpus", "stack:mounts"];
 
 fn sentence(measured: &Measured) -> String {
     let Measured { metric, entity, value, op, limit, unit, .. } = measured;

@@ -62,7 +62,7 @@ pub struct Gate {
     /// Variables added to muster-node's own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Run once for each of these, with `${each}` in argv; results carry the disk's serial.
+    /// Run once for each of these, with `${each}` in argv; results carry the disk's serial, or the directory.
     #[serde(default)]
     pub each: Option<Each>,
     /// The file below `${scratch}` that holds the answer, for tools that do not keep stdout clean.
@@ -80,7 +80,7 @@ pub struct Gate {
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
     /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
-    /// `facts:nvme_disks` or `facts:gpus`; one when absent.
+    /// `facts:nvme_disks`, `facts:gpus` or `stack:mounts`; one when absent.
     #[serde(default)]
     pub count: Option<String>,
     pub criteria: Vec<Criterion>,
@@ -185,6 +185,8 @@ impl Mode {
 pub enum Each {
     Disks,
     NvmeDisks,
+    /// Directories that the stack's mount units name.
+    Mounts,
 }
 
 /// What a tool that does not come back says about the hardware.

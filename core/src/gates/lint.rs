@@ -168,17 +168,18 @@ fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
     }
     let uses_each = words.contains(&"each");
     match &gate.each {
-        Some(_) if !uses_each => problems.push("it runs for each disk, but argv does not name ${each}".into()),
+        Some(_) if !uses_each => problems.push("it runs for each of several, but argv does not name ${each}".into()),
         None if uses_each => problems.push("argv names ${each}, but the gate has no `each`".into()),
         _ => {}
     }
     let counted = match gate.each {
         Some(Each::NvmeDisks) => gate.count.as_deref() == Some("facts:nvme_disks"),
         Some(Each::Disks) => gate.count.as_deref() == Some("facts:disks"),
+        Some(Each::Mounts) => gate.count.as_deref() == Some("stack:mounts"),
         None => true,
     };
     if !counted {
-        problems.push("a gate that runs for each disk must count the same disks of the facts".into());
+        problems.push("a gate that runs for each disk or mount must count the same ones".into());
     }
 }
 
@@ -224,7 +225,7 @@ fn lint_limit(metric: &str, unit: &str, op: Op, limit: &Limit, problems: &mut Ve
         Limit::Number(_) => {}
         Limit::Text(text) => match text.split_once(':') {
             Some(("profile", name)) if !name.is_empty() => {}
-            Some(("stack", "packages" | "services" | "kernel_args")) if !is_text => {}
+            Some(("stack", "packages" | "services" | "kernel_args" | "mounts")) if !is_text => {}
             Some(("variable", name)) if is_text && VARIABLES.contains(&name) => {}
             None if is_text && !text.is_empty() => {}
             _ => problems.push(format!("{metric}: {text:?} is no limit for it")),

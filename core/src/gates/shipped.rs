@@ -21,6 +21,7 @@ pub const SUITES: &[Shipped] = &[
     Shipped { name: "deep", text: include_str!("../../../suites/deep.toml") },
     Shipped { name: "fabric", text: include_str!("../../../suites/fabric.toml") },
     Shipped { name: "pairs", text: include_str!("../../../suites/pairs.toml") },
+    Shipped { name: "storage", text: include_str!("../../../suites/storage.toml") },
 ];
 
 /// The hardware profiles.

@@ -9,6 +9,7 @@ use muster_core::facts::{Disk, DiskTransport};
 use muster_core::gates::{
     Assessment, Each, Evidence, Gate, GateResult, Mode, OnTimeout, Reference, Sample, Verdict, assess, unmeasurable,
 };
+use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::Failure;
 
 use super::parsers::{self, Answer, Reading};
@@ -169,16 +170,12 @@ fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Readin
     window::grown(&before, after).map_err(Stop::Unknown)
 }
 
-/// Runs the tool, once or once per disk, and reads its answers.
+/// Runs the tool, once or once for each disk or mount, and reads its answers.
 fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(each) = gate.each else { return run_once(gate, bench, None, evidence) };
-    let disks = bench.facts.disks.iter().filter(|disk| match each {
-        Each::Disks => true,
-        Each::NvmeDisks => disk.transport == DiskTransport::Nvme,
-    });
     let mut all = Reading::default();
-    for disk in disks {
-        let reading = run_once(gate, bench, Some(disk), evidence)?;
+    for one in ones(each, bench)? {
+        let reading = run_once(gate, bench, Some(&one), evidence)?;
         all.samples.extend(reading.samples);
         all.notes.extend(reading.notes);
         all.versions.extend(reading.versions);
@@ -186,15 +183,35 @@ fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
     Ok(all)
 }
 
-fn run_once(gate: &Gate, bench: &Bench<'_>, disk: Option<&Disk>, evidence: &mut Evidence) -> Result<Reading, Stop> {
-    let serial = match disk {
-        None => None,
-        Some(disk) => {
-            Some(disk.serial.as_deref().ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?)
-        }
+/// One of those a gate is run for.
+struct One {
+    /// What `${each}` stands for.
+    word: String,
+    /// Whose the results are.
+    entity: String,
+}
+
+/// Those a gate is run for, in their order.
+fn ones(each: Each, bench: &Bench<'_>) -> Result<Vec<One>, Stop> {
+    let disk = |disk: &Disk| {
+        let serial = disk.serial.clone().ok_or_else(|| Stop::Unknown(format!("disk {} has no serial", disk.name)))?;
+        Ok(One { word: format!("/dev/{}", disk.name), entity: serial })
     };
+    let disks = bench.facts.disks.iter();
+    match each {
+        Each::Disks => disks.map(disk).collect(),
+        Each::NvmeDisks => disks.filter(|disk| disk.transport == DiskTransport::Nvme).map(disk).collect(),
+        Each::Mounts => {
+            let mounts = bench.plan.stack.iter().flat_map(ConvergePlan::mounts);
+            Ok(mounts.map(|(_, place)| One { word: place.clone(), entity: place }).collect())
+        }
+    }
+}
+
+fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+    let serial = one.map(|one| one.entity.as_str());
     let scratch = Scratch::new(&bench.machine).map_err(|failure| Stop::Unknown(failure.message))?;
-    let words = words(bench, disk, &scratch);
+    let words = words(bench, one, &scratch);
     let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
     let finished = match bench.shared.find(gate, &argv) {
@@ -247,10 +264,10 @@ fn ask(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, Tool
 }
 
 /// What `${word}` stands for.
-fn words(bench: &Bench<'_>, disk: Option<&Disk>, scratch: &Scratch) -> BTreeMap<String, String> {
+fn words(bench: &Bench<'_>, one: Option<&One>, scratch: &Scratch) -> BTreeMap<String, String> {
     let mut words = bench.plan.variables.clone();
     words.insert("scratch".into(), scratch.path().to_string_lossy().into_owned());
-    words.extend(disk.map(|disk| ("each".to_owned(), format!("/dev/{}", disk.name))));
+    words.extend(one.map(|one| ("each".to_owned(), one.word.clone())));
     words.extend(bench.plan.profile.gpus.as_ref().map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
     words
 }
@@ -264,7 +281,7 @@ fn keep_files(evidence: &mut Evidence, gate: &Gate, scratch: &Scratch, serial: O
     }
 }
 
-/// Readings of one disk carry its serial.
+/// Readings of one disk or mount carry what it is called by.
 fn named(mut reading: Reading, serial: Option<&str>) -> Reading {
     if let Some(serial) = serial {
         reading.samples.iter_mut().for_each(|sample: &mut Sample| sample.entity = serial.to_owned());

@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 90] = [
+const ROUTES: [(char, &str, &str, Where); 91] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -114,6 +114,7 @@ const ROUTES: [(char, &str, &str, Where); 90] = [
     ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
     ('W', "/ui/claims/{claim}/replace", "claim.release", At("claim", "claim")),
     ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
+    ('W', "/ui/pools/{pool}/pairs", "pool.run-pairs", At("pool", "pool")),
     ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
     ('R', "/ui/events", "fleet.read", Somewhere),
 ];

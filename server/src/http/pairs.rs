@@ -115,6 +115,28 @@ async fn get_pair_run(
     Answer::ok(&PairRun { pairs: Some(pairs), ..run })
 }
 
+/// Begins a run as the route does, for somebody whose page shows it.
+pub(crate) async fn begin_run(app: &App, actor: &Actor, pool: &str, body: &RunPairs) -> Result<OperationId, Error> {
+    check(body)?;
+    writing::write(app, async |conn| {
+        let pool = find(conn, pool).await?;
+        begin(conn, app, actor, &pool, body).await
+    })
+    .await
+}
+
+/// Who would take part in a run, what of the suite it would measure, and who would not and why; nothing is begun.
+pub(crate) async fn foresee(app: &App, actor: &Actor, pool: &str, body: &RunPairs) -> Result<PairRun, Error> {
+    check(body)?;
+    writing::tell(app, async |conn| {
+        let pool = find(conn, pool).await?;
+        let id = begin(conn, app, actor, &pool, body).await?;
+        let row = db::pairs::runs::find(conn, pool.id, id.0).await?;
+        view(conn, &pool.name, row.ok_or_else(|| Error::NotFound(format!("run {id}")))?).await
+    })
+    .await
+}
+
 async fn find(conn: &mut PgConnection, key: &str) -> Result<ObjectRow, Error> {
     db::objects::find(conn, "pool", key).await?.ok_or_else(|| Error::NotFound(format!("pool {key:?}")))
 }

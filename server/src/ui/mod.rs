@@ -15,6 +15,7 @@ mod jobs; // Logs of steps
 mod live; // Says what changed, so that pages fetch themselves anew
 mod nodes; // The list, and one node
 mod operations; // What was asked for
+mod pairs; // The form by which nodes of a pool measure each other
 mod pools; // One pool, and how its nodes measure each other
 pub mod problems; // Errors as pages that say what to do
 mod racks; // Elevations and power
@@ -51,6 +52,7 @@ pub fn router(app: App) -> Router {
         .route("/webhooks", get(webhooks::list_webhooks))
         .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
         .route("/ui/claims/{claim}/replace", post(replace::replace_claim))
+        .route("/ui/pools/{pool}/pairs", post(pairs::measure_pairs))
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))
         .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))

@@ -32,6 +32,8 @@ pub(super) struct Page {
     pool: String,
     run: Option<Run>,
     runs: Vec<Earlier>,
+    /// Whether this person may have pairs measured, and none are.
+    may_measure: bool,
 }
 
 struct Run {
@@ -121,7 +123,8 @@ pub(super) async fn show_pool(
         None => None,
     };
     let name = format::shell(&pool.name);
-    let live = if runs.iter().any(|run| run.chip.word == "running") { Live::Any } else { Live::Never };
+    let running = runs.iter().any(|run| run.chip.word == "running");
+    let live = if running { Live::Any } else { Live::Never };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Claims, pool.name.clone())
             .by_hand(
@@ -129,6 +132,7 @@ pub(super) async fn show_pool(
                 &format!("/v1/pools/{}/pair-runs", format::escape(&pool.name)),
             )
             .live(live),
+        may_measure: !running && actor.holding.somewhere("pool.run-pairs"),
         run,
         runs,
         pool: pool.name,

@@ -88,7 +88,7 @@ pub(super) async fn replace_claim(
 }
 
 /// What a person can do something about stands with the form; all else is a page of its own.
-fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
+pub(super) fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
     let (_, sentence, faults) = error.public();
     let told = faults.first().map_or(sentence, |fault| fault.detail.clone());
     match error {

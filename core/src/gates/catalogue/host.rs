@@ -30,6 +30,18 @@ const KERNEL: &[Metric] = &[
 
 const SERVICES: &[Metric] = &[metric("services.checked", "services"), metric("services.wrong", "services")];
 
+/// Of what the stack's mount units name. `differing` is of another type, `readonly` cannot be written although its unit does not say so.
+const MOUNTS: &[Metric] = &[
+    metric("mounts.wanted", "file systems"),
+    metric("mounts.missing", "file systems"),
+    metric("mounts.differing", "file systems"),
+    metric("mounts.readonly", "file systems"),
+];
+
+/// By the module's name, for the kernel that runs: `missing` was added or built, and not installed.
+const DKMS: &[Metric] =
+    &[metric("dkms.modules", "modules"), metric("dkms.missing", "modules"), metric("dkms.changed", "modules")];
+
 const PCIE: &[Metric] = &[
     each("function", "pcie.width", "lanes"),
     each("function", "pcie.width_lost", "lanes"),
@@ -154,6 +166,8 @@ pub(super) const PARSERS: &[Parser] = &[
     builtin("firmware", "what the node's BMC said, as the server has it", FIRMWARE),
     builtin("kernel", "/proc", KERNEL),
     builtin("services", "systemd", SERVICES),
+    builtin("mounts", "the stack's mount units, and /proc/self/mounts", MOUNTS),
+    builtin("dkms", "`dkms status`, dkms 2 and 3", DKMS),
     builtin("clock", "the site's agent", &[metric("clock.offset", "ms")]),
     builtin("pcie", "sysfs", PCIE),
     builtin("kernel-log-new", "/dev/kmsg, since the last look of this suite", KERNEL_LOG_NEW),

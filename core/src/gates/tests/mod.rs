@@ -112,7 +112,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
     assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
     assert!(!lint(&sound(vec![])).is_empty());
     type Break = (&'static str, fn(&mut Gate));
-    let breaks: [Break; 29] = [
+    let breaks: [Break; 30] = [
         ("no timeout", |gate| gate.timeout_s = 0),
         ("more than a week", |gate| gate.timeout_s = u64::MAX),
         ("no criteria", |gate| gate.criteria.clear()),
@@ -128,6 +128,10 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         ("unknown variable", |gate| gate.argv.push("${user}".into())),
         ("has no `each`", |gate| gate.argv.push("${each}".into())),
         ("count is neither", |gate| gate.count = Some("0".into())),
+        ("must count the same ones", |gate| {
+            (gate.each, gate.count) = (Some(Each::Mounts), Some("facts:disks".into()));
+            gate.argv = vec!["fio".into(), "--filename=${each}/x".into()];
+        }),
         ("no finding", |gate| gate.finding.clear()),
         ("at most 3 retries", |gate| gate.retries = 4),
         ("plain file names", |gate| gate.keep = vec!["../secret".into()]),

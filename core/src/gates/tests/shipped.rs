@@ -34,7 +34,7 @@ fn fits(suite: &str, profile: &HardwareProfile) -> bool {
     let model = profile.gpus.as_ref().map_or("", |gpus| gpus.model.as_str());
     match suite {
         "admit-cpu" => model.is_empty(),
-        "pairs" => true,
+        "pairs" | "storage" => true,
         "fabric" => !model.is_empty(),
         "admit-amd" | "smoke-amd" => model.starts_with("MI"),
         _ => !model.is_empty() && !model.starts_with("MI"),
@@ -50,8 +50,8 @@ fn every_required_gate_finds_its_thresholds_in_every_profile_that_it_is_for() {
             held += 1;
         }
     }
-    // Four suites on five models of NVIDIA, two on one of AMD, the fabric on all six, pairs on all seven, and one without GPUs.
-    assert_eq!(held, 4 * 5 + 2 + 6 + 7 + 1);
+    // Four suites on five models of NVIDIA, two on one of AMD, the fabric on all six, pairs and storage on all seven, and one without GPUs.
+    assert_eq!(held, 4 * 5 + 2 + 6 + 7 + 7 + 1);
 }
 
 #[test]

@@ -113,6 +113,9 @@ pub enum Check {
         on: String,
         #[serde(default)]
         parts: Option<usize>,
+        /// With epoch and revision, for makers whose level is told there.
+        #[serde(default)]
+        whole: bool,
     },
     /// `on` is at least what the last row says that begins at or before `of`'s version.
     Least { of: String, on: String, rows: Vec<LeastRow> },

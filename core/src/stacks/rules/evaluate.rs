@@ -85,8 +85,12 @@ fn finding(rule: &Rule, told: Told, locked: bool) -> Finding {
 
 fn check(check: &Check, packages: &Packages<'_>) -> Vec<Told> {
     match check {
-        Check::Same { of, on, parts } => {
-            of.iter().flat_map(|of| same(&packages.component(of), &packages.component(on), (on, *parts))).collect()
+        Check::Same { of, on, parts, whole } => {
+            let cut = |version: &str| match whole {
+                true => version.to_owned(),
+                false => first(version, parts.unwrap_or(usize::MAX)),
+            };
+            of.iter().flat_map(|of| same(&packages.component(of), &packages.component(on), on, cut)).collect()
         }
         Check::Least { of, on, rows } => pairs(packages, of, on, |of, on| least(of, on, rows)),
         Check::Most { of, on, rows } => pairs(packages, of, on, |of, on| most(of, on, rows)),
@@ -147,11 +151,10 @@ fn spoken(component: &str) -> String {
     component.replace('_', " ")
 }
 
-fn same(of: &[Present], on: &[Present], (word, parts): (&str, Option<usize>)) -> Vec<Told> {
+fn same(of: &[Present], on: &[Present], word: &str, cut: impl Fn(&str) -> String) -> Vec<Told> {
     let Some(one) = of.first() else { return Vec::new() };
     let Some(with) = on.first() else { return vec![Told::Unknown(format!("{one} is there, and no {}", spoken(word)))] };
     let Some(wanted) = with.version.as_deref() else { return vec![Told::Unknown(with.to_string())] };
-    let cut = |version: &str| first(version, parts.unwrap_or(usize::MAX));
     let judged = of.iter().filter_map(|package| match package.version.as_deref() {
         None => Some(Told::Unknown(package.to_string())),
         Some(version) => (cut(version) != cut(wanted)).then(|| wrong(package, with, wanted)),

@@ -4,6 +4,7 @@
 mod amd; // AMD's tools
 mod clock; // Our clock against the agent's
 mod df; // How full file systems are
+mod dkms; // Modules that are built on the node
 mod facts; // Inventory against the profile
 mod fio; // Disk throughput and verification
 mod firmware; // Firmware and BIOS against the stack
@@ -11,6 +12,7 @@ mod iperf3; // Network throughput
 mod kernel; // Release, command line, taint
 mod kernel_log; // What drivers say of faults
 mod lshw; // Devices of the machine
+mod mounts; // File systems of the stack
 mod nvidia; // NVIDIA's tools
 mod nvme; // `nvme smart-log`
 mod packages; // dpkg's record against the lock
@@ -149,7 +151,9 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
 /// Why a measurement of our own has nothing to go by on this node.
 pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     match gate.parser.as_str() {
+        "dkms" => dkms::absent(bench),
         "firmware" => firmware::unheard(bench),
+        "mounts" => mounts::absent(bench),
         _ => None,
     }
 }
@@ -158,10 +162,12 @@ pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
 pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
     match gate.parser.as_str() {
         "clock" => clock::measure(bench),
+        "dkms" => dkms::measure(bench),
         "facts" => Ok(facts::measure(bench)),
         "firmware" => firmware::measure(bench),
         "kernel" => kernel::measure(bench),
         "kernel-log-new" => kernel_log::measure(bench),
+        "mounts" => mounts::measure(bench),
         "packages" => packages::measure(bench),
         "pcie" => Ok(pcie::measure(bench)),
         "services" => services::measure(bench),

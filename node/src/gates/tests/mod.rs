@@ -8,5 +8,6 @@ mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
 mod recordings; // What each recording reads as
 mod runner; // Stages, timeouts, disks
+mod storage; // Shared file systems, modules built on the node
 mod suites; // What the repository ships
 mod together; // Shared answers, and what grows

@@ -22,7 +22,18 @@ fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
         }
     }
     let again: Vec<String> = shipped().gates.into_iter().filter(|gate| gate.after_reboot).map(|gate| gate.id).collect();
-    assert_eq!(again, ["inventory.facts", "disk.smart", "software.packages", "software.kernel", "software.services"]);
+    assert_eq!(
+        again,
+        [
+            "inventory.facts",
+            "disk.smart",
+            "software.packages",
+            "software.kernel",
+            "software.services",
+            "software.dkms",
+            "storage.mounts"
+        ]
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use jiff::Timestamp;
 use muster_core::ids::{ClaimId, NodeId};
 use muster_core::stacks::ConvergeReport;
 use muster_core::values::Mac;
@@ -99,4 +100,30 @@ pub async fn find_by_label(conn: &mut PgConnection, text: &str) -> Result<Option
     )
     .fetch_optional(conn)
     .await?)
+}
+
+/// A line that an agent brought of a BMC's event log or sensors.
+#[derive(Clone, Debug)]
+pub struct BmcLine {
+    pub at: Timestamp,
+    /// Of the job that failed.
+    pub step: String,
+    pub text: String,
+}
+
+/// What agents brought of a node's BMC when its newest jobs failed, newest first. The words are `agent/src/work/evidence.rs`'s.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_bmc_lines(conn: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<BmcLine>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT l.at, j.step, l.text FROM (SELECT id, step FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 500) j
+           JOIN job_logs l ON l.job_id = j.id
+           WHERE l.text LIKE 'BMC event log, %' OR l.text LIKE 'BMC sensor%' ORDER BY l.id DESC LIMIT $2"#,
+        node as NodeId,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| BmcLine { at: row.at.to_jiff(), step: row.step, text: row.text }).collect())
 }

@@ -1,6 +1,7 @@
 //! What a maker wants to see before a part goes back: one download of what a node is, what was measured on it, what was tried, and what it said. Bounded,
 //! without secrets, and without how to reach it.
 
+mod bmc; // What its BMC said
 mod tar; // The archive
 
 use axum::extract::State;
@@ -33,8 +34,8 @@ const RUNS: i64 = 20;
 const CONSOLE: i64 = 1000;
 const FAST: i32 = 3;
 
-/// Everything about a node in one archive (tar, zstd): identity, parts by serial, facts, gate runs with evidence, recoveries, timeline, console, and a
-/// manifest with digests. What looks like a secret is removed.
+/// Everything about a node in one archive (tar, zstd): identity, parts by serial, facts, what its BMC said of firmware, BIOS, events and sensors, gate runs
+/// with evidence, recoveries, timeline, console, and a manifest with digests. What looks like a secret is removed.
 #[utoipa::path(get, path = "/v1/nodes/{node}/rma", tag = "nodes", params(("node", description = "Name or id")), responses(
     (status = 200, description = "The archive", body = String, content_type = "application/zstd"),
     (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
@@ -104,6 +105,7 @@ async fn files(conn: &mut PgConnection, key: &str, now: Timestamp) -> Result<(St
         let document = json!({ "seen_at": seen.observed_at, "source": seen.source, "facts": seen.facts });
         files.push(json("facts.json", &document)?);
     }
+    files.extend(bmc::files(conn, id).await?);
     let tried = db::recoveries::list(conn, id, recoveries::NEWEST).await?;
     files.push(json("recoveries.json", &tried.into_iter().map(|row| recoveries::object(id, row)).collect::<Vec<_>>())?);
     let timeline = history::timeline(conn, id).await?;

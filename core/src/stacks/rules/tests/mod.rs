@@ -1,5 +1,7 @@
 //! Every rule with a tuple it refuses and the right one, and what is not known.
 
+mod storage; // Lustre, Storage Scale
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -289,7 +291,8 @@ fn wrong_tuples() -> Vec<Tuple> {
 
 #[test]
 fn every_rule_refuses_its_wrong_tuple_and_takes_the_right_one() {
-    for (rule, packages, change, says, right, right_change) in wrong_tuples() {
+    for (rule, packages, change, says, right, right_change) in wrong_tuples().into_iter().chain(storage::wrong_tuples())
+    {
         let wrong = refused(&stack(&packages, &change));
         let by_rule: Vec<&String> = wrong.iter().filter(|(by, _)| by == rule).map(|(_, sentence)| sentence).collect();
         let fits = by_rule.iter().any(|sentence| says.iter().all(|word| sentence.contains(word)));
@@ -303,7 +306,8 @@ fn every_rule_refuses_its_wrong_tuple_and_takes_the_right_one() {
 
 #[test]
 fn every_rule_of_the_book_is_in_the_table() {
-    let tested: std::collections::BTreeSet<&str> = wrong_tuples().iter().map(|(rule, ..)| *rule).collect();
+    let tested: std::collections::BTreeSet<&str> =
+        [wrong_tuples(), storage::wrong_tuples()].iter().flatten().map(|(rule, ..)| *rule).collect();
     for rule in &book().rules {
         assert!(tested.contains(rule.id.as_str()), "{} has no wrong tuple", rule.id);
         assert!(!rule.source.is_empty() && !rule.title.is_empty());
@@ -312,7 +316,7 @@ fn every_rule_of_the_book_is_in_the_table() {
         assert!(tested.contains(format!("R{number}").as_str()), "R{number}");
     }
     // A word of a rule that is no component would never hold, and never be missed.
-    let text = include_str!("rules.toml");
+    let text = include_str!("../rules.toml");
     for word in text.split("of = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(book().components.contains_key(word), "{word}");
     }

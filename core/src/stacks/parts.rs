@@ -1,0 +1,191 @@
+//! Parts of stacks: what is added to more than one of them, as the client of a shared file system is. A part is merged into a stack before the stack is
+//! judged, locked and published: what is published is whole, and no part is looked up later.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::language::KnownBad;
+use super::{FileItem, LimitItem, ServiceItem, StackSpec};
+
+/// A part as its author writes it. What makes a stack one (its version, its image, whom it is for) is not a part's to say.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StackPart {
+    pub packages: BTreeMap<String, String>,
+    pub absent: Vec<String>,
+    pub files: Vec<FileItem>,
+    pub sysctl: BTreeMap<String, String>,
+    pub modules_load: Vec<String>,
+    pub modules_blacklist: Vec<String>,
+    pub kernel_args: Vec<String>,
+    pub limits: Vec<LimitItem>,
+    pub services: Vec<ServiceItem>,
+    pub known_bad: Vec<KnownBad>,
+}
+
+impl StackSpec {
+    /// This stack with a part in it, not locked any more. What both name must be the same; an open version gives way to an exact one.
+    ///
+    /// # Errors
+    /// Everything that the two say differently: which of them is meant is for a person to say.
+    pub fn with(mut self, part: StackPart) -> Result<Self, Vec<String>> {
+        let mut conflicts = Vec::new();
+        packages(&mut self.packages, part.packages, &mut conflicts);
+        for (key, value) in part.sysctl {
+            match self.sysctl.get(&key) {
+                Some(there) if *there != value => conflicts.push(told("sysctl", &key, there, &value)),
+                Some(_) => {}
+                None => _ = self.sysctl.insert(key, value),
+            }
+        }
+        named(&mut self.files, part.files, |file| &file.path, "file", &mut conflicts);
+        named(&mut self.services, part.services, |service| &service.name, "service", &mut conflicts);
+        once(&mut self.absent, part.absent);
+        once(&mut self.modules_load, part.modules_load);
+        once(&mut self.modules_blacklist, part.modules_blacklist);
+        once(&mut self.kernel_args, part.kernel_args);
+        once(&mut self.limits, part.limits);
+        once(&mut self.known_bad, part.known_bad);
+        (self.lock, self.bundle) = (None, None);
+        match conflicts.is_empty() {
+            true => Ok(self),
+            false => Err(conflicts),
+        }
+    }
+}
+
+fn told(kind: &str, name: &str, there: &str, here: &str) -> String {
+    format!("{kind} {name} is {there} in what it is added to, and {here} in the part")
+}
+
+fn packages(
+    all: &mut BTreeMap<String, String>,
+    more: impl IntoIterator<Item = (String, String)>,
+    conflicts: &mut Vec<String>,
+) {
+    for (name, version) in more {
+        match all.get_mut(&name) {
+            Some(there) if *there == "*" => *there = version,
+            Some(there) if version != "*" && *there != version => {
+                conflicts.push(told("package", &name, there, &version));
+            }
+            Some(_) => {}
+            None => _ = all.insert(name, version),
+        }
+    }
+}
+
+/// Adds what is called differently from all that is there. Two of one name must be one.
+fn named<T: PartialEq>(
+    all: &mut Vec<T>,
+    more: Vec<T>,
+    name: impl Fn(&T) -> &String,
+    kind: &str,
+    conflicts: &mut Vec<String>,
+) {
+    for one in more {
+        match all.iter().find(|there| name(there) == name(&one)) {
+            Some(there) if *there == one => {}
+            Some(_) => conflicts.push(format!("{kind} {} is not the same in both", name(&one))),
+            None => all.push(one),
+        }
+    }
+}
+
+/// Adds what is not there yet.
+fn once<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
+    for one in more {
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: &str = r#"
+        version = "1"
+        image = "i"
+        modules_load = ["lnet"]
+        [packages]
+        tool = "1.0-1"
+        open = "*"
+        [sysctl]
+        "vm.swappiness" = "10"
+        [[files]]
+        path = "/etc/a"
+        mode = "0644"
+        content = [{ text = "a\n" }]
+        [[services]]
+        name = "chrony"
+        enabled = true
+        running = true
+    "#;
+
+    fn added(part: &str) -> Result<StackSpec, Vec<String>> {
+        let stack: StackSpec = toml::from_str(STACK).expect("a stack");
+        stack.with(toml::from_str(part).expect("a part"))
+    }
+
+    #[test]
+    fn a_part_adds_what_is_not_there_and_pins_what_was_open() {
+        let part = r#"
+            modules_load = ["lnet", "lustre"]
+            packages = { open = "2.0", tool = "*", new = "*" }
+            sysctl = { "vm.swappiness" = "10", "vm.nr_hugepages" = "64" }
+            [[files]]
+            path = "/etc/a"
+            mode = "0644"
+            content = [{ text = "a\n" }]
+            [[files]]
+            path = "/etc/b"
+            mode = "0644"
+            content = []
+            [[services]]
+            name = "shared.mount"
+            enabled = true
+            running = true
+        "#;
+        let whole = added(part).expect("they fit");
+        assert_eq!(whole.modules_load, ["lnet", "lustre"]);
+        let versions: Vec<(&str, &str)> =
+            whole.packages.iter().map(|(name, version)| (name.as_str(), version.as_str())).collect();
+        assert_eq!(versions, [("new", "*"), ("open", "2.0"), ("tool", "1.0-1")]);
+        assert_eq!(whole.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/etc/a", "/etc/b"]);
+        assert_eq!((whole.services.len(), whole.sysctl.len()), (2, 2));
+        assert_eq!(whole.clone().with(toml::from_str(part).expect("a part")), Ok(whole), "twice is once");
+    }
+
+    #[test]
+    fn what_two_say_differently_is_told_and_nothing_is_chosen() {
+        let part = r#"
+            packages = { tool = "1.0-2" }
+            sysctl = { "vm.swappiness" = "60" }
+            [[files]]
+            path = "/etc/a"
+            mode = "0600"
+            content = [{ text = "a\n" }]
+            [[services]]
+            name = "chrony"
+            enabled = false
+            running = false
+        "#;
+        let said = added(part).expect_err("they do not fit");
+        for word in ["tool is 1.0-1", "1.0-2", "vm.swappiness is 10", "file /etc/a", "service chrony"] {
+            assert!(said.iter().any(|told| told.contains(word)), "{word}: {said:?}");
+        }
+        assert_eq!(said.len(), 4, "{said:?}");
+    }
+
+    #[test]
+    fn a_part_is_no_stack_and_a_lock_does_not_outlive_one() {
+        let said = toml::from_str::<StackPart>("image = \"i\"").expect_err("an image is a stack's").to_string();
+        assert!(said.contains("unknown field `image`"), "{said}");
+        let mut stack: StackSpec = toml::from_str(STACK).expect("a stack");
+        stack.bundle = Some(crate::values::Digest::of(b"bundle"));
+        assert_eq!(stack.with(StackPart::default()).expect("it fits").bundle, None);
+    }
+}

@@ -1,0 +1,153 @@
+//! `dkms status`: whether every module that is built on the node is installed for the kernel that runs. One that was only added or built is not there
+//! after the next boot, and nothing else says so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Bench, Reading, scan};
+
+const STATUS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Where dkms keeps a folder for each module.
+const TREE: &str = "/var/lib/dkms";
+const RELEASE_MAX: u64 = 4096;
+
+/// Why there is nothing to look at.
+pub(super) fn absent(bench: &Bench<'_>) -> Option<String> {
+    let modules = std::fs::read_dir(bench.machine.path(TREE)).map(|folder| folder.flatten().any(|one| is_folder(&one)));
+    match modules {
+        Ok(true) => None,
+        Ok(false) => Some("dkms has no module".into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("dkms has no module".into()),
+        // What cannot be read may be there: the measurement says why it fails.
+        Err(_) => None,
+    }
+}
+
+fn is_folder(entry: &std::fs::DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_dir())
+}
+
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
+    let running = bench.machine.read("/proc/sys/kernel/osrelease", RELEASE_MAX).map_err(|failure| failure.message)?;
+    let running = running.ok_or("there is no /proc/sys/kernel/osrelease")?;
+    let argv = ["dkms", "status"];
+    let said = bench.machine.output(bench.cx, "dkms_unreadable", &argv, STATUS_TIMEOUT);
+    let said = said.map_err(|failure| failure.message)?;
+    let said = std::str::from_utf8(&said).map_err(|_| "the answer of dkms is not UTF-8")?;
+    read(said, String::from_utf8_lossy(&running).trim())
+}
+
+/// What a line says of one version of a module.
+struct Line<'a> {
+    module: &'a str,
+    kernel: Option<&'a str>,
+    state: &'a str,
+    /// What stands in parentheses behind the state.
+    beside: &'a str,
+}
+
+/// Holds dkms's answer against the running kernel. A module counts once, whichever of its versions is installed.
+fn read(said: &str, running: &str) -> Result<Reading, String> {
+    let mut modules: BTreeMap<&str, Vec<Line<'_>>> = BTreeMap::new();
+    for text in said.lines() {
+        let one = line(text).ok_or_else(|| format!("{:?} is not understood", scan::word(text)))?;
+        modules.entry(one.module).or_default().push(one);
+    }
+    if modules.is_empty() {
+        return Err("dkms has modules, and tells of none".into());
+    }
+    let mut reading = Reading::default();
+    let (mut missing, mut changed) = (0, 0);
+    for (module, lines) in &modules {
+        let here = || lines.iter().filter(|line| line.kernel == Some(running));
+        match here().find(|line| line.state.starts_with("installed")) {
+            Some(line) if line.beside.contains("Diff") => {
+                changed += 1;
+                reading.notes.push(format!("{} differs from what was built", scan::word(module)));
+            }
+            Some(_) => {}
+            None => {
+                missing += 1;
+                let state = here().next().map_or("not built", |line| line.state);
+                reading.notes.push(format!("{} is {state} for {running}, not installed", scan::word(module)));
+            }
+        }
+    }
+    reading.count("dkms.modules", modules.len());
+    reading.count("dkms.missing", missing);
+    reading.count("dkms.changed", changed);
+    Ok(reading)
+}
+
+/// `demo/1.0, 6.1.0-40-amd64, x86_64: installed (…)`, or `demo/1.0: added`; dkms 2 writes `demo, 1.0, …`.
+fn line(text: &str) -> Option<Line<'_>> {
+    let (head, said) = text.split_once(": ")?;
+    let (state, beside) = said.split_once(' ').unwrap_or((said, ""));
+    if !["added", "built", "installed", "installed-weak"].contains(&state) {
+        return None;
+    }
+    let parts: Vec<&str> = head.split(", ").collect();
+    let (module, rest) = match parts.split_first()? {
+        (first, rest) if first.contains('/') => (first.split_once('/')?.0, rest),
+        (first, rest) => (*first, rest.split_first()?.1),
+    };
+    let kernel = match rest {
+        [] => None,
+        [kernel, _arch] => Some(*kernel),
+        _ => return None,
+    };
+    // What is there for a kernel names it; what was only added names none.
+    (!module.is_empty() && (kernel.is_some() || state == "added")).then_some(Line { module, kernel, state, beside })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = include_str!("../../../fixtures/dkms-3.0.10-status.txt");
+    const CHANGED: &str = include_str!("../../../fixtures/dkms-3.0.10-status-changed.txt");
+
+    fn counts(said: &str, running: &str) -> Result<[f64; 3], String> {
+        let reading = read(said, running)?;
+        let number = |metric| reading.number(metric, "").expect("it is measured");
+        Ok([number("dkms.modules"), number("dkms.missing"), number("dkms.changed")])
+    }
+
+    #[test]
+    fn only_what_is_installed_for_the_running_kernel_is_there() {
+        assert_eq!(counts(STATUS, "6.1.0-40-amd64"), Ok([3.0, 2.0, 0.0]));
+        let notes = read(STATUS, "6.1.0-40-amd64").expect("it is read").notes;
+        let told = [
+            "other is built for 6.1.0-40-amd64, not installed",
+            "third is not built for 6.1.0-40-amd64, not installed",
+        ];
+        assert_eq!(notes, told);
+        assert_eq!(counts(STATUS, "6.1.0-41-amd64"), Ok([3.0, 3.0, 0.0]), "a kernel that nothing was built for");
+        assert_eq!(counts(CHANGED, "6.1.0-40-amd64"), Ok([3.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn older_releases_write_it_otherwise() {
+        // dkms 2, as posted with reports of NVIDIA's and other drivers.
+        let said = "nvidia, 396.44, 3.10.0-862.3.2.el7.x86_64, x86_64: installed (WARNING! Diff between built and installed module!)\n\
+                    nvidia, 440.31, 3.10.0-862.3.2.el7.x86_64, x86_64: built\n\
+                    bbswitch, 0.8: added\n";
+        assert_eq!(counts(said, "3.10.0-862.3.2.el7.x86_64"), Ok([2.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_no_answer() {
+        for said in [
+            "",
+            "demo/1.0",
+            "demo/1.0: sleeping",
+            "demo/1.0: installed",
+            "demo/1.0, 6.1.0-40-amd64: installed",
+            "Error! dkms.conf is missing",
+            "/1.0: added",
+            "demo: added",
+        ] {
+            assert!(read(said, "6.1.0-40-amd64").is_err(), "{said:?}");
+        }
+    }
+}

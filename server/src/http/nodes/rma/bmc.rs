@@ -1,0 +1,71 @@
+//! What a node's BMC said of itself and of the machine: firmware and BIOS as they were read last, and the lines of its event log and sensors that agents
+//! brought when a job failed. From what is kept; nobody asks the BMC for it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use muster_core::ids::NodeId;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::File;
+use crate::db;
+use crate::db::pages::nodes::BmcLine;
+use crate::error::Error;
+
+/// Lines of the log, newest kept.
+const LINES: i64 = 2000;
+
+/// `bmc.json` and `bmc-log.txt`. What nobody read is said to be unknown.
+pub(super) async fn files(conn: &mut PgConnection, node: NodeId) -> Result<[File; 2], Error> {
+    let lines = db::pages::nodes::list_bmc_lines(conn, node, LINES).await?;
+    let document = match db::firmware::latest(conn, node).await? {
+        Some(seen) => json!({
+            "first_seen": seen.first_seen, "last_seen": seen.last_seen, "firmware": seen.inventory.firmware,
+            "bios_attributes": seen.inventory.bios, "could_not_be_read": seen.inventory.unread, "log_lines": lines.len(),
+        }),
+        None => json!({ "firmware": "not known: its BMC was never read", "log_lines": lines.len() }),
+    };
+    let log = match lines.is_empty() {
+        true => {
+            "No line: a BMC's event log and sensors are read when a job that powers the machine fails.\n".to_owned()
+        }
+        false => lines.iter().rev().map(line).collect(),
+    };
+    Ok([super::json("bmc.json", &document)?, ("bmc-log.txt".to_owned(), log)])
+}
+
+fn line(line: &BmcLine) -> String {
+    format!("{}  {}  {}\n", line.at.strftime("%F %T UTC"), line.step, without_addresses(&line.text))
+}
+
+/// Logs of BMCs name who logged in, and from where: that is nothing to a maker.
+fn without_addresses(text: &str) -> String {
+    let plain = |word: &str| {
+        let bare = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        let address = bare.parse::<IpAddr>().is_ok() || bare.parse::<SocketAddr>().is_ok();
+        // A single number with punctuation around it is none, though IPv6 has short ones.
+        if address && bare.len() > 3 { word.replace(bare, "[address]") } else { word.to_owned() }
+    };
+    text.replace('\n', " ").split(' ').map(plain).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_no_word_of_a_bmcs_log() {
+        for (said, told) in [
+            (
+                "BMC event log, 2026-01-05T07:59:30Z: OK: root logged in from 10.0.0.5.",
+                "root logged in from [address].",
+            ),
+            ("session (10.0.0.5:443) closed", "session ([address]) closed"),
+            ("from fe80::1ff:fe23:4567:890a, by IPMI", "from [address], by IPMI"),
+            ("BMC sensor 12V: 12.1 V, OK", "12V: 12.1 V, OK"),
+            ("two\nlines", "two lines"),
+        ] {
+            assert!(without_addresses(said).ends_with(told), "{}", without_addresses(said));
+        }
+    }
+}
