@@ -19,7 +19,7 @@ pub struct Approval {
     /// What would be done to the node: `wipe` or `reinstall`. Neither of a release, which has its claim, nor of a waiver.
     #[serde(default)]
     pub action: Option<String>,
-    /// Why it was asked for, of an action.
+    /// Why it was asked for, of an action or a replacement, where that was said.
     #[serde(default)]
     pub reason: Option<String>,
     /// The waiver, where it is about one.

@@ -123,6 +123,9 @@ pub struct ClaimStatus {
     /// The claim that this one was made for: its node is to be that one's, or is given up for it.
     #[serde(default)]
     pub replaces: Option<String>,
+    /// Its pool made it, to have as many claims as `spec.replicas` of the pool asks for.
+    #[serde(default)]
+    pub replica: bool,
     /// What `spec.wait_for` is where the client does not say.
     #[serde(default)]
     pub effective_wait_for: String,
@@ -155,6 +158,7 @@ impl Default for ClaimStatus {
             replacement: None,
             leaving: Vec::new(),
             replaces: None,
+            replica: false,
             effective_wait_for: WaitFor::default().as_str().to_owned(),
             effective_hold: false,
             effective_image: String::new(),

@@ -70,6 +70,13 @@ pub struct PlannedObject {
     /// Of a release: how many more there may be within the hour before a second person must agree. Empty where there is no limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ReleaseLimit>,
+    /// Of a pool: how many claims it would make by itself, now that `nodes` are available for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub claims: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How many nodes may be released in an hour, before the release that is planned.

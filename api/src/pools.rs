@@ -1,5 +1,6 @@
 //! Pools: the desired state for a set of nodes.
 
+use jiff::Timestamp;
 use muster_core::recovery::RecoveryPolicy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,6 +27,10 @@ pub struct PoolSpec {
     /// What is watched on its nodes in service, and what is tried on those that fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PoolHealth>,
+    /// How many claims the pool keeps on itself, beside those that people make: it claims available nodes of its cluster's site until it has so many, and
+    /// another one for each that is released. It releases none, whatever this becomes. At most 10,000. Absent: it makes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
 }
 
 /// How the nodes of a pool are watched once they serve.
@@ -56,6 +61,30 @@ pub struct PoolStatus {
     /// `spec.health` with all that it leaves out.
     #[serde(default)]
     pub effective_health: Option<PoolHealth>,
+    /// How it stands with what `spec.replicas` asks for; absent where it asks for none.
+    #[serde(default)]
+    pub replicas: Option<PoolReplicas>,
+}
+
+/// The claims that a pool makes by itself. `GET /v1/claims?filter=pool=POOL AND replica=true` lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolReplicas {
+    /// What `spec.replicas` is.
+    pub wanted: u32,
+    /// Claims of its own that have a node and are not being released.
+    pub claimed: u32,
+    /// Those of them whose node is in service.
+    pub in_service: u32,
+    /// Claims that are made next: nodes for them are available.
+    pub coming: u32,
+    /// Claims that cannot be made: no node for them is available.
+    pub short: u32,
+    /// Since when some cannot be made.
+    pub short_since: Option<Timestamp>,
+    /// Claims beyond what is wanted. Nothing is released because a number was lowered: a person releases them.
+    pub surplus: u32,
+    /// What is in the way, and what to do; absent where nothing is.
+    pub because: Option<String>,
 }
 
 fn default_sweep_every_h() -> u32 {
@@ -71,6 +100,9 @@ fn default_undo_window_s() -> u32 {
 
 /// A quarter of an hour: as long as it takes to see that it was the wrong node.
 pub const DEFAULT_UNDO_WINDOW_S: u32 = 15 * 60;
+/// More claims than this no pool makes by itself.
+pub const MOST_REPLICAS: u32 = 10_000;
+
 /// A week.
 pub const LONGEST_UNDO_WINDOW_S: u32 = 7 * 24 * 3600;
 

@@ -22,6 +22,7 @@ const pages = [
   ["events", "/events", "Events"],
   ["agents", "/agents", "Agents"],
   ["webhooks", "/webhooks", "Webhooks"],
+  ["users", "/users", "People"],
   ...(node ? [["node", `/nodes/${node}`, node]] : []),
 ];
 

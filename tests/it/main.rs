@@ -38,6 +38,7 @@ mod races; // Claims, releases and retries at once
 mod recoveries; // Nodes that fail, and the breaker of the fleet
 mod releases; // Undone, and agreed to by a second person
 mod replacements; // Claims that get another node
+mod replicas; // Pools that claim nodes by themselves
 mod restores; // A database that was put back
 mod schedulers; // Nodes that take no jobs, as their schedulers say
 mod scopes; // Lists for who may see a part of the fleet

@@ -287,14 +287,15 @@ async fn it_counts_as_the_release_that_it_will_be() {
     let told = ci.expecting(1).post("/v1/claims/c2/actions/replace?dry_run=true", &json!({})).await;
     assert_eq!(told.problem().1, "second_person");
     let keyed = ci.header("idempotency-key", "k");
-    let held = replace(&keyed, 2, json!({ "node": "n5" })).await.expect(409);
+    let wanted = json!({ "node": "n5", "reason": "its fan rattles" });
+    let held = replace(&keyed, 2, wanted.clone()).await.expect(409);
     assert_eq!(held.problem().1, "second_person");
     assert_eq!(ci.expecting(1).delete("/v1/claims/c3").await.problem().1, "second_person", "a release beside it too");
     let release = ci.expecting(1).delete("/v1/claims/c2").await;
     assert_eq!(release.problem().1, "approval_open", "what waits for a claim is one thing: {}", release.text);
     let open = admin.get("/v1/approvals").await.expect(200).body;
     let asked = open["items"].as_array().unwrap().iter().find(|one| one["claim"] == "c2").unwrap().clone();
-    assert_eq!(asked["replaces"], true);
+    assert_eq!((&asked["replaces"], &asked["reason"]), (&json!(true), &json!("its fan rattles")));
     let other = server.caller(Role::Operator).await;
     assert!(other.get("/claims").await.expect(200).text.contains("Agree to the replacement"));
     let path = format!("/v1/approvals/{}/approve", asked["id"].as_str().unwrap());
@@ -305,7 +306,9 @@ async fn it_counts_as_the_release_that_it_will_be() {
         (&json!("bound"), &json!("n2"), &json!("n5")),
         "the node that was named, and nothing is released yet"
     );
-    assert_eq!(replace(&keyed, 2, json!({ "node": "n5" })).await.status, 202, "the refusal was not kept as the answer");
+    let begun = replace(&keyed, 2, wanted).await.expect(202);
+    let told = begun.body["progress"]["message"].as_str().unwrap();
+    assert!(told.ends_with("in the place of n2: its fan rattles"), "the reason is kept: {told}");
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ const LISTS: [(&str, &str, Holds); 30] = [
 ];
 
 /// Every page, and what it opens with for a reader of `lab`; `{node}`, `{operation}` and `{job}` stand for one of `lab`.
-const PAGES: [(&str, &[&str]); 13] = [
+const PAGES: [(&str, &[&str]); 14] = [
     ("/", &["/nodes/n1", "lab-agent"]),
     ("/nodes", &["/nodes/n1", "/nodes/n2"]),
     ("/nodes/{node}", &["n1"]),
@@ -76,6 +76,8 @@ const PAGES: [(&str, &[&str]); 13] = [
     ("/agents", &["lab-agent"]),
     // Webhooks tell of the whole fleet.
     ("/webhooks", &[]),
+    // People are the administrator's affair.
+    ("/users", &[]),
 ];
 
 /// Two sites that have the same: what is of the other one has `far-` in its name, and nothing else has.

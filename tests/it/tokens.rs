@@ -1,5 +1,6 @@
 //! Tokens as the database has them: who has its rows and not the master key can tell nothing by them, and write none that counts.
 
+use muster_api::tokens::Role;
 use muster_core::clock::Clock;
 use muster_core::values::Digest;
 use muster_server::keys::{self, Forget, Keys, MasterKey};
@@ -151,4 +152,44 @@ async fn a_person_who_is_kept_out_has_no_session_and_no_token_from_that_moment()
     let root = server.nobody().header("cookie", &sign_in("root").await);
     let oneself = root.post("/v1/users/root/actions/disable", &json!({})).await;
     assert_eq!(oneself.problem().1, "oneself", "{}", oneself.text);
+}
+
+#[tokio::test]
+async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let now = server.app.clock.now();
+    for name in ["ada", "<b>bob</b>"] {
+        muster_server::db::users::insert(&mut conn, name, "-", "operator", now).await.unwrap();
+    }
+    let page = async || admin.get("/users").await.expect(200).text;
+    let shown = page().await;
+    assert!(shown.contains("&#60;b&#62;bob") && !shown.contains("<b>bob"), "{shown}");
+    assert!(admin.get("/agents").await.expect(200).text.contains("href=\"/users\""));
+    let id = admin.get("/v1/users?filter=name%3Dada").await.body["items"][0]["id"].as_str().unwrap().to_owned();
+    assert!(shown.contains(&format!("action=\"/ui/users/{id}/disable\"")), "{shown}");
+
+    let form = admin.header("content-type", "application/x-www-form-urlencoded");
+    let post = async |word: &str, body: &str| {
+        form.send(reqwest::Method::POST, &format!("/ui/users/{id}/{word}"), body.into()).await
+    };
+    assert!(post("disable", "").await.expect(200).text.contains("Type <code>ada</code> to mean it"));
+    assert!(post("disable", "typed=adam").await.expect(422).text.contains("Type ada to mean it."));
+    assert!(!page().await.contains("/enable"), "nothing was done yet");
+    post("disable", "typed=ada").await.expect(303);
+    let shown = page().await;
+    assert!(shown.contains(&format!("/ui/users/{id}/enable")) && shown.contains("by token:admin-"), "{shown}");
+    let user = admin.get("/v1/users?filter=name%3Dada").await.body["items"][0].clone();
+    assert!(user["disabled_at"].is_string(), "{user}");
+    post("enable", "typed=ada").await.expect(303);
+    assert!(page().await.contains(&format!("/ui/users/{id}/disable")));
+    post("forget", "typed=ada").await.expect(404);
+
+    let operator = server.caller(Role::Operator).await;
+    operator.get("/users").await.expect(403);
+    assert!(!operator.get("/agents").await.expect(200).text.contains("/users"));
+    let form = operator.header("content-type", "application/x-www-form-urlencoded");
+    let refused = form.send(reqwest::Method::POST, &format!("/ui/users/{id}/disable"), "typed=ada".into()).await;
+    assert_eq!(refused.status, 403);
 }

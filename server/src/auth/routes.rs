@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 91] = [
+const ROUTES: [(char, &str, &str, Where); 93] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -110,11 +110,13 @@ const ROUTES: [(char, &str, &str, Where); 91] = [
     ('R', "/pools/{pool}", "fleet.read", At("pool", "pool")),
     ('R', "/events", "fleet.read", Somewhere),
     ('R', "/agents", "fleet.read", Somewhere),
+    ('R', "/users", "user.read", Everywhere),
     ('R', "/webhooks", "webhook.read", Everywhere),
     ('W', "/ui/approvals/{approval}/{word}", "approval.decide", At("approval", "approval")),
     ('W', "/ui/claims/{claim}/replace", "claim.release", At("claim", "claim")),
     ('W', "/ui/claims/{claim}/undo", "claim.release", At("claim", "claim")),
     ('W', "/ui/pools/{pool}/pairs", "pool.run-pairs", At("pool", "pool")),
+    ('W', "/ui/users/{user}/{word}", "user.disable", Everywhere),
     ('W', "/ui/caution/{id}/confirm", "caution.confirm", Everywhere),
     ('R', "/ui/events", "fleet.read", Somewhere),
 ];

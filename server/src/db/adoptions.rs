@@ -98,6 +98,7 @@ pub async fn finish(
         wait_for: WaitFor::default(),
         hold: false,
         replaces: None,
+        replica: false,
         node,
         pool: adoption.pool,
         epoch,

@@ -45,6 +45,8 @@ pub struct NewApproval<'a> {
     /// Another node comes first; this one, where it is named.
     pub replaces: bool,
     pub spare: Option<&'a str>,
+    /// Why that is asked for.
+    pub reason: Option<&'a str>,
     pub because: &'a str,
     pub requested_by: &'a str,
     pub person: &'a str,
@@ -59,16 +61,17 @@ pub struct NewApproval<'a> {
 /// When the database fails.
 pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(Uuid, bool), Error> {
     let row = sqlx::query!(
-        r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9)
+        r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare, reason)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9, $10)
          ON CONFLICT (claim_id) WHERE state = 'open' DO UPDATE
-         SET (requested_by, person, requested_at, expires_at, replaces, spare) = (
+         SET (requested_by, person, requested_at, expires_at, replaces, spare, reason) = (
              SELECT CASE WHEN a.expires_at <= $6 THEN excluded.requested_by ELSE a.requested_by END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.person ELSE a.person END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.requested_at ELSE a.requested_at END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.expires_at ELSE a.expires_at END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.replaces ELSE a.replaces END,
-                    CASE WHEN a.expires_at <= $6 THEN excluded.spare ELSE a.spare END)
+                    CASE WHEN a.expires_at <= $6 THEN excluded.spare ELSE a.spare END,
+                    CASE WHEN a.expires_at <= $6 THEN excluded.reason ELSE a.reason END)
          RETURNING id, (replaces = $8 AND spare IS NOT DISTINCT FROM $9) AS "same!""#,
         Uuid::now_v7(),
         request.claim as ClaimId,
@@ -79,6 +82,7 @@ pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(
         request.expires_at.to_sqlx() as _,
         request.replaces,
         request.spare,
+        request.reason,
     )
     .fetch_one(conn)
     .await?;

@@ -33,6 +33,8 @@ pub struct ClaimRow {
     pub hold: bool,
     /// The claim that it was made for.
     pub replaces: Option<String>,
+    /// Its pool made it.
+    pub replica: bool,
     pub epoch: i64,
     pub generation: i64,
     pub created_at: Timestamp,
@@ -52,6 +54,8 @@ pub struct NewClaim {
     pub hold: bool,
     /// The claim whose node it takes the place of.
     pub replaces: Option<ClaimId>,
+    /// Its pool makes it.
+    pub replica: bool,
     pub node: NodeId,
     pub pool: ObjectId,
     pub epoch: i64,
@@ -68,7 +72,7 @@ pub async fn find(conn: &mut PgConnection, key: &str) -> Result<Option<ClaimRow>
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
-                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.epoch, c.generation, c.created_at, c.updated_at,
+                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
            WHERE (c.name = $1 AND c.state <> 'released') OR c.id = $2"#,
@@ -100,7 +104,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
         ClaimRow,
         r#"SELECT c.id AS "id: ClaimId", c.name, c.spec, c.node_id AS "node: NodeId", n.name AS node_name, n.state AS node_state,
                   n.protected AS node_protected, n.operation_id AS "operation: OperationId", p.name AS pool, c.pool_id AS "pool_id: ObjectId",
-                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.epoch, c.generation, c.created_at, c.updated_at,
+                  p.spec AS pool_spec, c.state, c.wait_for, c.hold, r.name AS "replaces?", c.replica, c.epoch, c.generation, c.created_at, c.updated_at,
                   c.released_at, c.undo_until
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects p ON p.id = c.pool_id LEFT JOIN claims r ON r.id = c.replaces
            WHERE c.id = ANY($1) ORDER BY c.name"#,
@@ -110,23 +114,51 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Cla
     .await?)
 }
 
+/// Which nodes a claim can have.
+#[derive(Clone, Copy, Debug)]
+pub struct Fits<'claim> {
+    /// All of these.
+    pub labels: &'claim BTreeMap<String, String>,
+    /// The hardware profile, where one is asked for.
+    pub profile: Option<ObjectId>,
+    /// The site, where one is asked for.
+    pub site: Option<ObjectId>,
+}
+
+/// Names of the available nodes that nobody holds and that fit, in the order in which they are claimed.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_available(conn: &mut PgConnection, fits: &Fits<'_>, limit: i64) -> Result<Vec<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        "SELECT name FROM nodes n
+         WHERE state = 'available' AND wish IS NULL AND NOT protected AND NOT unsanitised AND profile_id IS NOT NULL AND labels @> $1
+           AND ($2::uuid IS NULL OR profile_id = $2) AND ($3::uuid IS NULL OR site_id = $3)
+           AND NOT EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released')
+         ORDER BY name LIMIT $4",
+        Json(fits.labels) as _,
+        fits.profile as Option<ObjectId>,
+        fits.site as Option<ObjectId>,
+        limit,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// Locks an available node that nobody holds and that fits; nodes that others are deciding on are passed over.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn find_available(
-    conn: &mut PgConnection,
-    labels: &BTreeMap<String, String>,
-    profile: Option<ObjectId>,
-) -> Result<Option<NodeId>, Error> {
+pub async fn find_available(conn: &mut PgConnection, fits: &Fits<'_>) -> Result<Option<NodeId>, Error> {
     Ok(sqlx::query_scalar!(
         r#"SELECT id AS "id: NodeId" FROM nodes n
            WHERE state = 'available' AND wish IS NULL AND NOT protected AND NOT unsanitised AND profile_id IS NOT NULL AND labels @> $1
-             AND ($2::uuid IS NULL OR profile_id = $2)
+             AND ($2::uuid IS NULL OR profile_id = $2) AND ($3::uuid IS NULL OR site_id = $3)
              AND NOT EXISTS (SELECT FROM claims c WHERE c.node_id = n.id AND c.state <> 'released')
            ORDER BY name LIMIT 1 FOR UPDATE SKIP LOCKED"#,
-        Json(labels) as _,
-        profile as Option<ObjectId>,
+        Json(fits.labels) as _,
+        fits.profile as Option<ObjectId>,
+        fits.site as Option<ObjectId>,
     )
     .fetch_optional(conn)
     .await?)
@@ -138,8 +170,8 @@ pub async fn find_available(
 /// When the database fails or a constraint refuses.
 pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Error> {
     sqlx::query!(
-        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces)
-         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8, $9, $10, $11)",
+        "INSERT INTO claims (id, name, spec, node_id, pool_id, state, epoch, actor, created_at, updated_at, wait_for, hold, replaces, replica)
+         VALUES ($1, $2, $3, $4, $5, 'bound', $6, $7, $8, $8, $9, $10, $11, $12)",
         claim.id as ClaimId,
         claim.name,
         claim.spec,
@@ -151,6 +183,7 @@ pub async fn insert(conn: &mut PgConnection, claim: &NewClaim) -> Result<(), Err
         claim.wait_for.as_str(),
         claim.hold,
         claim.replaces as Option<ClaimId>,
+        claim.replica,
     )
     .execute(conn)
     .await?;

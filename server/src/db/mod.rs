@@ -38,6 +38,7 @@ pub mod power; // What racks can feed
 pub mod primary; // The server that takes writes
 pub mod recoveries; // What was tried on nodes that fail
 pub mod replacements; // Claims that get another node
+pub mod replicas; // Claims that pools make by themselves
 pub mod scheduler; // What schedulers say of nodes that take no jobs
 pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet

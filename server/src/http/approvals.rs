@@ -3,6 +3,7 @@
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::approvals::{Approval, ApprovalState};
+use muster_api::claims::ReplaceClaim;
 use muster_api::plans::ReleaseLimit;
 use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
@@ -154,7 +155,10 @@ async fn decide_release(
         Decision::Approve => {
             let asked = (actor, row.requested_by.as_str());
             let begun = match row.replaces {
-                true => replace::approved(conn, app, asked, (&node, &claim), row.spare.as_deref()).await?,
+                true => {
+                    let body = ReplaceClaim { node: row.spare.clone(), reason: row.reason.clone() };
+                    replace::approved(conn, app, asked, (&node, &claim), &body).await?
+                }
                 false => release::approved(conn, app, asked, &node, &claim).await?,
             };
             (("approved", Some(begun)), "approval.approved", "agreed to")
@@ -221,6 +225,8 @@ pub(super) struct Wanted<'claim> {
     pub claim: &'claim ClaimRow,
     /// Of a replacement: the node that is named for it, if one is.
     pub replacement: Option<Option<&'claim str>>,
+    /// Why it is asked for, where that was said.
+    pub reason: Option<&'claim str>,
 }
 
 /// Asks for a second person where a release is beyond what this one, or the pool, may do in an hour; the request. The caller holds the
@@ -235,7 +241,7 @@ pub(super) async fn needed(
     wanted: Wanted<'_>,
     pool: &PoolSpec,
 ) -> Result<Option<(Uuid, String)>, Error> {
-    let Wanted { claim, replacement } = wanted;
+    let Wanted { claim, replacement, reason } = wanted;
     let of = Some((claim.pool_id, claim.pool.as_str(), pool));
     let Some(because) = beyond(&limits(conn, app, actor, of).await?) else { return Ok(None) };
     let now = app.clock.now();
@@ -243,6 +249,7 @@ pub(super) async fn needed(
         claim: claim.id,
         replaces: replacement.is_some(),
         spare: replacement.flatten(),
+        reason,
         because: &because,
         requested_by: &actor.name,
         person: &actor.person,

@@ -54,8 +54,16 @@ async fn disable_user(
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
-    writing::once(&app, &actor, idempotency, &(), async |conn| {
-        let person = find(conn, &key).await?;
+    disable(&app, &actor, &key, idempotency).await
+}
+
+/// Keeps a person out, as the API and the pages do.
+///
+/// # Errors
+/// As [`disable_user`] answers.
+pub async fn disable(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let person = find(conn, key).await?;
         if actor.person == format!("user:{}", person.name) {
             return Err(Error::conflict("oneself", "Nobody keeps themselves out: ask another administrator."));
         }
@@ -65,7 +73,7 @@ async fn disable_user(
             let event = actor.event(now, "user.disabled", None, summary).with(json!({ "user": person.name }));
             db::events::insert(conn, event).await?;
         }
-        Answer::ok(&object(find(conn, &key).await?)?).map(Effect::Done)
+        Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
     })
     .await
 }
@@ -82,14 +90,22 @@ async fn enable_user(
     Path(key): Path<String>,
     idempotency: IdempotencyKey,
 ) -> Result<Answer, Error> {
-    writing::once(&app, &actor, idempotency, &(), async |conn| {
-        let person = find(conn, &key).await?;
+    enable(&app, &actor, &key, idempotency).await
+}
+
+/// Lets a person in again, as the API and the pages do.
+///
+/// # Errors
+/// As [`enable_user`] answers.
+pub async fn enable(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyKey) -> Result<Answer, Error> {
+    writing::once(app, actor, idempotency, &(), async |conn| {
+        let person = find(conn, key).await?;
         if db::users::enable(conn, person.id).await? {
             let summary = format!("{} lets {} in again", actor.name, person.name);
             let event = actor.event(app.clock.now(), "user.enabled", None, summary);
             db::events::insert(conn, event.with(json!({ "user": person.name }))).await?;
         }
-        Answer::ok(&object(find(conn, &key).await?)?).map(Effect::Done)
+        Answer::ok(&object(find(conn, key).await?)?).map(Effect::Done)
     })
     .await
 }

@@ -7,6 +7,7 @@ pub mod idempotency; // Forgets old answers
 pub mod leases; // Puts back jobs whose worker went silent
 mod looks; // What nodes in service are asked for, a few at a time
 pub mod marks; // Remembers outside the database what was in it
+pub mod replicas; // Has pools claim the nodes that they ask for
 pub mod seals; // Seals the history, and writes down the seals outside the database
 pub mod sweeps; // Has nodes in service run their pools' sweeps
 pub mod webhooks; // Tells others what happened
@@ -24,6 +25,7 @@ pub async fn run(app: App, cancel: CancellationToken) {
     tasks.spawn(drift::run(app.clone(), cancel.clone()));
     tasks.spawn(leases::run(app.clone(), cancel.clone()));
     tasks.spawn(idempotency::run(app.clone(), cancel.clone()));
+    tasks.spawn(replicas::run(app.clone(), cancel.clone()));
     tasks.spawn(seals::run(app.clone(), cancel.clone()));
     tasks.spawn(sweeps::run(app.clone(), cancel.clone()));
     tasks.spawn(webhooks::run(app.clone(), cancel.clone()));

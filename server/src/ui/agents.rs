@@ -26,6 +26,8 @@ const AWAY_S: i64 = 300;
 pub(super) struct Page {
     frame: Frame,
     agents: Vec<AgentLine>,
+    /// Whether the list of people is theirs to see.
+    people: bool,
 }
 
 /// An agent as a line.
@@ -50,6 +52,7 @@ pub(super) async fn list_agents(State(app): State<App>, actor: Actor, visit: Vis
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Agents, "Agents")
             .by_hand("muster agent list SITE", "/v1/sites/SITE/agents"),
+        people: actor.holding.everywhere("user.read"),
         agents: rows.into_iter().map(|row| line(row, visit.now)).collect(),
     })
 }

@@ -55,15 +55,16 @@ pub(super) fn outcome(text: &str) -> Chip {
         "succeeded" | "done" | "recovered" | "pass" | "bound" | "connected" | "active" | "delivered" => {
             (text, "ok", DISC)
         }
-        "good" => (text, "ok", DISC),
+        "good" | "complete" => (text, "ok", DISC),
         "failed" | "fail" | "spent" | "blamed" => (text, "bad", CROSS),
         "leased" => ("running", "move", PLAY),
-        "running" => (text, "move", PLAY),
+        "running" | "claiming" => (text, "move", PLAY),
         "releasing" => (text, "move", DIAMOND),
-        "waived" | "asked" | "held" => (text, "warn", SQUARE),
-        "error" | "unknown" | "late" | "failing" | "overdue" => (text, "warn", DIAMOND),
+        "waived" | "asked" | "held" | "surplus" => (text, "warn", SQUARE),
+        "error" | "unknown" | "late" | "failing" | "overdue" | "short" => (text, "warn", DIAMOND),
         "too_few" => ("too few idle", "warn", DIAMOND),
         "left_out" => ("left out", "off", DASH),
+        "kept_out" => ("kept out", "bad", OCTAGON),
         "held_back" => ("held back", "bad", OCTAGON),
         "away" | "stopped" => (text, "bad", OCTAGON),
         _ => (text, "off", DASH),

@@ -66,6 +66,8 @@ struct Claim {
     coming: String,
     /// The claim that it was made for; empty when it is one of its own.
     replaces: String,
+    /// Its pool made it.
+    replica: bool,
     may_replace: bool,
     /// Until then its release can be undone.
     undo: Option<Moment>,
@@ -143,6 +145,7 @@ fn claim(row: ClaimRow, changes: &[ChangeRow], may_replace: bool, now: Timestamp
         may_replace: may_replace && row.state == "bound" && coming.is_none() && row.replaces.is_none(),
         coming: coming.map(|change| change.node.clone()).unwrap_or_default(),
         replaces: row.replaces.unwrap_or_default(),
+        replica: row.replica,
         node_id: row.node.to_string(),
         node_chip: chips::state(&row.node_state),
         chip: chips::outcome(&row.state),

@@ -21,6 +21,7 @@ pub mod problems; // Errors as pages that say what to do
 mod racks; // Elevations and power
 mod replace; // Another node for a claim
 mod sign_in; // Sessions
+mod users; // People, and whom an administrator keeps out
 mod webhooks; // Who is told what happens
 
 use axum::Router;
@@ -49,11 +50,13 @@ pub fn router(app: App) -> Router {
         .route("/pools/{pool}", get(pools::show_pool))
         .route("/events", get(events::list_events))
         .route("/agents", get(agents::list_agents))
+        .route("/users", get(users::list_users))
         .route("/webhooks", get(webhooks::list_webhooks))
         .route("/ui/approvals/{approval}/{word}", post(approvals::decide_approval))
         .route("/ui/claims/{claim}/replace", post(replace::replace_claim))
         .route("/ui/pools/{pool}/pairs", post(pairs::measure_pairs))
         .route("/ui/claims/{claim}/undo", post(approvals::undo_release))
+        .route("/ui/users/{user}/{word}", post(users::decide_user))
         .route("/ui/caution/{id}/confirm", post(caution::confirm))
         .route("/sign-in", get(sign_in::show_sign_in).post(sign_in::sign_in))
         .route("/sign-in/oidc", get(sign_in::begin_vouched))

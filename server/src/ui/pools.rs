@@ -1,10 +1,11 @@
-//! One pool: the last run of its pairs, as a picture of who measured whom, and what failures blame.
+//! One pool: what it claims by itself, and the last run of its pairs, as a picture of who measured whom, and what failures blame.
 
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::Timestamp;
 use muster_api::pairs::{MeasuredPair, PairRun};
+use muster_api::pools::PoolReplicas;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -15,6 +16,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
 use crate::error::Error;
+use crate::http::claims::replicas;
 use crate::http::extract::{Path, Query};
 use crate::http::pairs;
 
@@ -30,10 +32,22 @@ const ROWS: usize = 600;
 pub(super) struct Page {
     frame: Frame,
     pool: String,
+    replicas: Option<Replicas>,
     run: Option<Run>,
     runs: Vec<Earlier>,
     /// Whether this person may have pairs measured, and none are.
     may_measure: bool,
+}
+
+/// What the pool claims by itself.
+struct Replicas {
+    chip: Chip,
+    wanted: u32,
+    claimed: u32,
+    in_service: u32,
+    because: String,
+    /// Since when it finds no nodes.
+    since: Option<Moment>,
 }
 
 struct Run {
@@ -122,9 +136,10 @@ pub(super) async fn show_pool(
         }
         None => None,
     };
+    let replicas = replicas::standing(&mut conn, &pool).await?.map(|standing| counted(standing, visit.now));
     let name = format::shell(&pool.name);
     let running = runs.iter().any(|run| run.chip.word == "running");
-    let live = if running { Live::Any } else { Live::Never };
+    let live = if running || replicas.is_some() { Live::Any } else { Live::Never };
     Ok(Page {
         frame: Frame::new(&visit, &actor, Section::Claims, pool.name.clone())
             .by_hand(
@@ -133,10 +148,28 @@ pub(super) async fn show_pool(
             )
             .live(live),
         may_measure: !running && actor.holding.somewhere("pool.run-pairs"),
+        replicas,
         run,
         runs,
         pool: pool.name,
     })
+}
+
+fn counted(standing: PoolReplicas, now: Timestamp) -> Replicas {
+    let chip = match (standing.short, standing.coming, standing.surplus) {
+        (1.., ..) => "short",
+        (0, 1.., _) => "claiming",
+        (0, 0, 1..) => "surplus",
+        (0, 0, 0) => "complete",
+    };
+    Replicas {
+        chip: chips::outcome(chip),
+        wanted: standing.wanted,
+        claimed: standing.claimed,
+        in_service: standing.in_service,
+        because: format::cut(standing.because.as_deref().unwrap_or_default(), 400),
+        since: standing.short_since.map(|at| format::moment(at, now)),
+    }
 }
 
 fn shown(run: PairRun, measured: Vec<MeasuredPair>, now: Timestamp) -> Run {

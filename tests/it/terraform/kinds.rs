@@ -151,7 +151,10 @@ fn changed() -> String {
         ("version = \"1\", image = muster", "version = \"2\", image = muster"),
         ("name = \"smoke\", version = \"1\"", "name = \"smoke\", version = \"2\""),
         ("partition = \"gpu\"", "partition = \"big\""),
-        ("cluster = muster_cluster.slurm.name\n", "cluster = muster_cluster.slurm.name, undo_window_s = 60\n"),
+        (
+            "cluster = muster_cluster.slurm.name\n",
+            "cluster = muster_cluster.slurm.name, undo_window_s = 60, replicas = 2\n",
+        ),
         ("gpu = \"h200\"", "gpu = \"h100\""),
         ("role = \"operator\", scope", "role = \"automation\", scope"),
         ("topics = [\"node.*\"]", "topics = [\"node.*\", \"claim.*\"]"),

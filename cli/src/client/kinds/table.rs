@@ -48,6 +48,7 @@ pub(super) const NOUNS: &[Noun] = &[
             AGE,
             Column::wide("READY", "/status/ready", Form::Text),
             Column::wide("HELD", "/status/effective_hold", Form::Text),
+            Column::wide("REPLICA", "/status/replica", Form::Text),
             Column::wide("REPLACED BY", "/status/replacement/node", Form::Text),
             Column::wide("UNDO UNTIL", "/status/undo_until", Form::Time),
             Column::wide("OPERATION", "/status/operation", Form::Text),
@@ -77,7 +78,9 @@ pub(super) const NOUNS: &[Noun] = &[
             Column::new("STACK", "/spec/stack", Form::Text),
             Column::new("SUITE", "/spec/suite", Form::Text),
             Column::new("CLUSTER", "/spec/cluster", Form::Text),
+            Column::new("REPLICAS", "", Form::By(replicas)),
             AGE,
+            Column::wide("LACKS", "/status/replicas/because", Form::Text),
             Column::wide("PROFILE", "/spec/profile", Form::Text),
             Column::wide("UNDO WINDOW", "/spec/undo_window_s", Form::Seconds),
             ID,
@@ -325,6 +328,15 @@ fn asked_for(approval: &Value, _: Timestamp) -> String {
         _ => "waive",
     }
     .into()
+}
+
+/// Of what a pool is to claim by itself, how much is in service: `2/3`. Nothing where it claims nothing.
+fn replicas(pool: &Value, _: Timestamp) -> String {
+    let replicas = &pool["status"]["replicas"];
+    match (replicas["in_service"].as_u64(), replicas["wanted"].as_u64()) {
+        (Some(serving), Some(wanted)) => format!("{serving}/{wanted}"),
+        _ => String::new(),
+    }
 }
 
 fn topics(webhook: &Value, _: Timestamp) -> String {

@@ -3,7 +3,7 @@
 use muster_core::claims::ClaimState;
 
 use super::sight::{OF_NODE, Place};
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, unknown};
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Op, Term, WHOLE, one_of, unknown};
 use crate::error::Error;
 
 /// Claims that hold a node.
@@ -36,6 +36,7 @@ fn field(term: &Term) -> Result<Field<'_>, Error> {
         }
         "pool" => Field::Object { column: "c.pool_id", kind: "pool" },
         "node" => Field::Node { column: "c.node_id" },
-        other => return Err(unknown(other, "name, state, pool, node")),
+        "replica" => one_of(term, &["true", "false"], Field::Text("c.replica::text"))?,
+        other => return Err(unknown(other, "name, state, pool, node, replica")),
     })
 }

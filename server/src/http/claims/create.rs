@@ -1,7 +1,5 @@
 //! Binding a node to a pool: the node, its new assignment epoch, the claim, the operation and the event in one transaction.
 
-use std::collections::BTreeMap;
-
 use axum::extract::State;
 use http::StatusCode;
 use muster_api::claims::CreateClaim;
@@ -15,7 +13,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
-use crate::db::claims::NewClaim;
+use crate::db::claims::{Fits, NewClaim};
 use crate::db::nodes::LockedNode;
 use crate::db::objects::ObjectRow;
 use crate::db::operations::NewOperation;
@@ -65,7 +63,7 @@ pub(in crate::http) async fn create(
     let profile = profile(conn, pool.id).await?;
     let node = match (&request.spec.node, &request.spec.selector) {
         (Some(name), None) => named(conn, ("/spec/node", name), profile).await?,
-        (None, Some(labels)) => any(conn, labels, profile).await?.ok_or_else(|| {
+        (None, Some(labels)) => any(conn, &Fits { labels, profile, site: None }).await?.ok_or_else(|| {
             let detail = "No available node fits; see `muster node list --filter state=available`.";
             Error::conflict("no_node_available", detail)
         })?,
@@ -75,9 +73,15 @@ pub(in crate::http) async fn create(
     both(conn, actor, "node", &node.name, missing).await?;
     let id = ClaimId::new();
     let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
-    let spec = raw.get_mut("spec").map(Value::take).unwrap_or_default();
-    let asked = (request.spec.wait_for.unwrap_or_default(), request.spec.hold.unwrap_or_default());
-    bind(conn, app, actor, &node, (id, &name, spec, asked), &pool).await?;
+    let made = Made {
+        id,
+        name: &name,
+        spec: raw.get_mut("spec").map(Value::take).unwrap_or_default(),
+        wait_for: request.spec.wait_for.unwrap_or_default(),
+        hold: request.spec.hold.unwrap_or_default(),
+        replica: false,
+    };
+    bind(conn, app, actor, &node, made, &pool).await?;
     let object = super::view::load(conn, &id.to_string()).await?;
     let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
     Ok(answer.location(object.link))
@@ -138,13 +142,9 @@ pub(super) async fn named(
 }
 
 /// Any node that fits; none when there is none.
-pub(super) async fn any(
-    conn: &mut PgConnection,
-    labels: &BTreeMap<String, String>,
-    profile: Option<ObjectId>,
-) -> Result<Option<LockedNode>, Error> {
+pub(super) async fn any(conn: &mut PgConnection, fits: &Fits<'_>) -> Result<Option<LockedNode>, Error> {
     for _ in 0..ROUNDS {
-        let Some(id) = db::claims::find_available(conn, labels, profile).await? else { break };
+        let Some(id) = db::claims::find_available(conn, fits).await? else { break };
         let node = db::nodes::find_for_update(conn, &id.to_string()).await?;
         if let Some(node) = node.filter(|node| !node.claimed && node.state == "available") {
             return Ok(Some(node));
@@ -153,17 +153,34 @@ pub(super) async fn any(
     Ok(None)
 }
 
-async fn bind(
+/// A claim to make.
+#[derive(Debug)]
+pub(super) struct Made<'claim> {
+    pub id: ClaimId,
+    pub name: &'claim str,
+    pub spec: Value,
+    pub wait_for: WaitFor,
+    pub hold: bool,
+    /// Its pool makes it.
+    pub replica: bool,
+}
+
+/// Binds a node that the caller holds, with all that goes with it.
+///
+/// # Errors
+/// When the database fails or a constraint refuses.
+pub(super) async fn bind(
     conn: &mut PgConnection,
     app: &App,
     actor: &Actor,
     node: &LockedNode,
-    (id, name, spec, (wait_for, hold)): (ClaimId, &str, Value, (WaitFor, bool)),
+    Made { id, name, spec, wait_for, hold, replica }: Made<'_>,
     pool: &ObjectRow,
 ) -> Result<(), Error> {
     let now = app.clock.now();
     let epoch = node.epoch + 1;
-    let message = format!("claimed for {}", pool.name);
+    let message = format!("claimed {} {}", if replica { "as a replica of" } else { "for" }, pool.name);
+    let summary = format!("{} {message} by {name}", node.name);
     let new = NewOperation { claim: Some(id), ..actor.operation(now, "claim", node.id, message) };
     let operation = new.id;
     let claim = NewClaim {
@@ -173,6 +190,7 @@ async fn bind(
         wait_for,
         hold,
         replaces: None,
+        replica,
         node: node.id,
         pool: pool.id,
         epoch,
@@ -182,16 +200,7 @@ async fn bind(
     db::claims::insert(conn, &claim).await?;
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, node.id, epoch, operation, now).await?;
-    record(
-        conn,
-        app,
-        actor,
-        node.id,
-        operation,
-        ("claim.created", format!("{} claimed for {} by {name}", node.name, pool.name)),
-        name,
-    )
-    .await
+    record(conn, app, actor, node.id, operation, ("claim.created", summary), name).await
 }
 
 /// Writes what happened to a claim into its node's history.

@@ -4,6 +4,7 @@ pub(in crate::http) mod change; // What of a claim can be changed
 pub(in crate::http) mod create; // Binding
 pub mod release; // Giving back
 pub mod replace; // Another node
+pub mod replicas; // What pools claim by themselves
 pub mod undo; // Taking back what was given back
 mod view; // A claim as it is answered
 
@@ -47,7 +48,7 @@ struct ClaimsQuery {
     limit: Option<u32>,
     /// Of the page before.
     page_token: Option<String>,
-    /// By `name`, `state`, `pool` and `node`: `pool=gpu AND node~"r1*"`.
+    /// By `name`, `state`, `pool`, `node` and `replica`, which is `true` of what pools make by themselves: `pool=gpu AND node~"r1*"`.
     filter: Option<String>,
     /// `name`, `-name`, `created_at` or `-created_at`.
     sort: Option<String>,
@@ -59,7 +60,7 @@ struct ClaimsQuery {
     pool: Option<String>,
 }
 
-/// Claims that hold a node, by name unless another sort is asked for. They are filtered by `name`, `state`, `pool` and `node`.
+/// Claims that hold a node, by name unless another sort is asked for. They are filtered by `name`, `state`, `pool`, `node` and `replica`.
 #[utoipa::path(get, path = "/v1/claims", tag = "claims", params(ClaimsQuery), responses(
     (status = 200, description = "The page", body = ref("#/components/schemas/ClaimPage")),
     (status = 422, description = "The filter names a field or value that does not exist", body = Problem, content_type = "application/problem+json"),

@@ -94,7 +94,7 @@ async fn begin(
             _ if node.protected => return Err(protected(&node)),
             ("bound", _) => {
                 let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                let wanted = Wanted { claim: &claim, replacement: None };
+                let wanted = Wanted { claim: &claim, replacement: None, reason: None };
                 match approvals::needed(conn, app, actor, wanted, &pool).await? {
                     Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
                     // The request stays, and the answer says that it is one.

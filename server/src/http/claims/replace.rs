@@ -19,7 +19,7 @@ use super::{create, release};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
-use crate::db::claims::{ClaimRow, NewClaim};
+use crate::db::claims::{ClaimRow, Fits, NewClaim};
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
@@ -128,15 +128,14 @@ pub(in crate::http) async fn approved(
     app: &App,
     (by, asked): (&Actor, &str),
     (node, claim): (&LockedNode, &ClaimRow),
-    spare: Option<&str>,
+    body: &ReplaceClaim,
 ) -> Result<OperationId, Error> {
-    let body = ReplaceClaim { node: spare.map(str::to_owned), reason: None };
-    if let Some((operation, _)) = under_way(conn, (node, claim), &body).await? {
+    if let Some((operation, _)) = under_way(conn, (node, claim), body).await? {
         return Ok(operation);
     }
     let asker = Actor { name: asked.to_owned(), ..by.clone() };
-    let spare = find_spare(conn, by, claim, &body).await?;
-    bind(conn, app, &asker, (node, claim), &spare, None).await
+    let spare = find_spare(conn, by, claim, body).await?;
+    bind(conn, app, &asker, (node, claim), &spare, body.reason.as_deref()).await
 }
 
 /// Begins, or finds that it has begun, or asks for a second person. The caller holds the claim's node.
@@ -155,7 +154,7 @@ async fn ask(
         return Ok(Asked::Begun { operation, node });
     }
     let spare = find_spare(conn, actor, claim, body).await?;
-    let wanted = Wanted { claim, replacement: Some(body.node.as_deref()) };
+    let wanted = Wanted { claim, replacement: Some(body.node.as_deref()), reason };
     if let Some((approval, because)) = approvals::needed(conn, app, actor, wanted, pool).await? {
         return Ok(Asked::Waits { approval, because, node: spare.name });
     }
@@ -209,7 +208,7 @@ async fn find_spare(
         None => {
             let spec: ClaimSpec = serde_json::from_value(claim.spec.clone()).map_err(Error::internal)?;
             let labels = spec.selector.unwrap_or_default();
-            let found = create::any(conn, &labels, profile).await?;
+            let found = create::any(conn, &Fits { labels: &labels, profile, site: None }).await?;
             found.ok_or_else(|| Error::conflict("no_spare", no_spare(claim, &json!(labels))))?
         }
     };
@@ -254,6 +253,7 @@ async fn bind(
         wait_for: WaitFor::default(),
         hold: claim.hold,
         replaces: Some(claim.id),
+        replica: false,
         node: spare.id,
         pool: claim.pool_id,
         epoch: spare.epoch + 1,

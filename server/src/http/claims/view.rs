@@ -78,6 +78,7 @@ fn object(row: ClaimRow, changes: Vec<ChangeRow>) -> Result<ClaimObject, Error> 
         effective_suite: of_pool("suite"),
         effective_cluster: of_pool("cluster"),
         replaces: row.replaces,
+        replica: row.replica,
         node: row.node_name,
         node_state: row.node_state,
     };

@@ -64,6 +64,14 @@ pub trait Declared: Kind {
         None
     }
 
+    /// Whether this actor may have begun what the spec begins by itself. Without a former spec it is new.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`], or when a target cannot be read any more.
+    fn allow_actor(&self, _actor: &Actor, _before: Option<&Self>, _targets: &Targets) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The part of the spec that is stored sealed and never answered: the member `secret`.
     fn secret(&self) -> Option<&Secret> {
         None

@@ -99,6 +99,7 @@ pub(in crate::http) async fn write<K: Declared>(
     }
     let (row, told, status) = match current {
         None => {
+            draft.spec.allow_actor(actor, None, &targets)?;
             let name: Name = name.parse().map_err(|error: muster_core::values::InvalidValue| {
                 Error::invalid("name", "invalid_name", error.why)
             })?;
@@ -114,6 +115,7 @@ pub(in crate::http) async fn write<K: Declared>(
             if let Some(verb) = before.loosened(&draft.spec) {
                 actor.need(conn, verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
             }
+            draft.spec.allow_actor(actor, Some(&before), &targets)?;
             let row = db::objects::set_content(conn, row.id, &content, app.clock.now()).await?;
             (row, ("object.changed", "changed"), StatusCode::OK)
         }

@@ -1,12 +1,16 @@
 //! Pools. Refused when what they name does not fit together: that is cheaper to hear now than from a half-installed node.
 
-use muster_api::pools::{LONGEST_UNDO_WINDOW_S, PoolSpec, PoolStatus};
+use muster_api::pools::{LONGEST_UNDO_WINDOW_S, MOST_REPLICAS, PoolSpec, PoolStatus};
+use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
 use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Place;
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
+use crate::http::claims::replicas;
 use crate::http::declared::{Declared, Reference, Targets, fault};
 use crate::http::document;
 
@@ -32,6 +36,9 @@ impl Declared for PoolSpec {
         let long = self.undo_window_s > LONGEST_UNDO_WINDOW_S;
         let mut faults: Vec<Fault> =
             long.then(|| fault("/spec/undo_window_s", "out_of_range", detail)).into_iter().collect();
+        if self.replicas.is_some_and(|count| count > MOST_REPLICAS) {
+            faults.push(fault("/spec/replicas", "out_of_range", format!("At most {MOST_REPLICAS}.")));
+        }
         let Some(health) = &self.health else { return faults };
         if !(1..=720).contains(&health.sweep_every_h) {
             faults.push(fault("/spec/health/sweep_every_h", "out_of_range", "1 to 720 hours.".to_owned()));
@@ -50,6 +57,24 @@ impl Declared for PoolSpec {
         (more || new.undo_window_s < self.undo_window_s).then_some("approval.decide")
     }
 
+    /// Whoever has a pool claim more nodes, or those of another site, could claim each of them.
+    fn allow_actor(&self, actor: &Actor, before: Option<&Self>, targets: &Targets) -> Result<(), Error> {
+        let many = |spec: &Self| spec.replicas.unwrap_or(0);
+        let more = before.is_none_or(|before| many(self) > many(before) || self.cluster != before.cluster);
+        let (true, Some(ClusterSpec::Slurm(cluster))) = (more && many(self) > 0, targets.spec("/spec/cluster")?) else {
+            return Ok(());
+        };
+        let whole = Place { site: Some(cluster.site), ..Place::default() };
+        match actor.holding.there("claim.create", &whole) {
+            true => Ok(()),
+            false => Err(Error::Forbidden(format!(
+                "A pool with replicas claims any available node of its cluster's site: this needs claim.create for the whole of that site, which {} has \
+                 not.",
+                actor.name
+            ))),
+        }
+    }
+
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
         let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(Vec::new()) };
         let mut faults = Vec::new();
@@ -64,8 +89,12 @@ impl Declared for PoolSpec {
         Ok(faults)
     }
 
-    async fn status(_: &App, _: &mut PgConnection, row: &ObjectRow) -> Result<PoolStatus, Error> {
+    async fn status(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<PoolStatus, Error> {
         let spec: PoolSpec = document::typed(&row.spec)?;
-        Ok(PoolStatus { effective_undo_window_s: spec.undo_window_s, effective_health: spec.health })
+        Ok(PoolStatus {
+            effective_undo_window_s: spec.undo_window_s,
+            effective_health: spec.health,
+            replicas: replicas::standing(conn, row).await?,
+        })
     }
 }

@@ -166,8 +166,12 @@ async fn plan_declared<K: Declared>(
         differences = diff::of(Some(&json!({ "spec": {} })), &json!({ "spec": { "secret": "changed" } }));
     }
     let planned = planned(object, (generation.is_some(), changed), differences);
-    match changed && generation.is_some() {
-        true => reach.told(conn, written["id"].as_str().unwrap_or_default(), planned).await,
+    let planned = match changed && generation.is_some() {
+        true => reach.told(conn, written["id"].as_str().unwrap_or_default(), planned).await?,
+        false => planned,
+    };
+    match changed && K::KIND == PoolSpec::KIND {
+        true => reach::claiming(conn, actor, planned).await,
         false => Ok(planned),
     }
 }
@@ -290,6 +294,7 @@ fn planned(
         gates: Vec::new(),
         blockers: Vec::new(),
         limits: Vec::new(),
+        claims: 0,
     }
 }
 

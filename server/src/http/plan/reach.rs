@@ -1,5 +1,6 @@
 //! Whom a changed object reaches, and what that costs them.
 
+use muster_api::kind::Kind as _;
 use muster_api::plans::PlannedObject;
 use muster_api::pools::PoolSpec;
 use muster_core::effects::{self, Effect};
@@ -10,8 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgConnection;
 
+use crate::auth::Actor;
+use crate::auth::access::Named;
 use crate::db;
 use crate::error::Error;
+use crate::http::claims::replicas;
 
 /// How many nodes are named.
 const NAMED: i64 = 10_000;
@@ -86,6 +90,33 @@ async fn of_pool(conn: &mut PgConnection, before: &PoolSpec, after: &PoolSpec) -
         effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)));
     }
     Ok(Reach { effect, gated: effect != Effect::None || before.suite != after.suite })
+}
+
+/// The plan of a pool, with the nodes that it then claims by itself; by name, those that this one may see.
+pub(super) async fn claiming(
+    conn: &mut PgConnection,
+    actor: &Actor,
+    planned: PlannedObject,
+) -> Result<PlannedObject, Error> {
+    let Some(pool) = db::objects::find(conn, PoolSpec::KIND, &planned.name).await? else { return Ok(planned) };
+    let coming = replicas::next_nodes(conn, &pool).await?;
+    if coming.is_empty() {
+        return Ok(planned);
+    }
+    let effect = planned.effect.parse().unwrap_or(Effect::None).max(Effect::Reinstall).to_string();
+    let gates = gates(conn, &[pool.id]).await?;
+    let claims = u32::try_from(coming.len()).unwrap_or(u32::MAX);
+    let node_count = planned.node_count + i64::from(claims);
+    let mut nodes = planned.nodes.clone();
+    for name in coming {
+        match actor.need(conn, "fleet.read", Named { kind: "node", key: &name }).await {
+            Ok(()) => nodes.push(name),
+            Err(Error::NotFound(_) | Error::Forbidden(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    nodes.truncate(usize::try_from(NAMED).unwrap_or(usize::MAX));
+    Ok(PlannedObject { effect, begins: true, nodes, node_count, gates, claims, ..planned })
 }
 
 /// The gates of the suites that pools name.

@@ -1,0 +1,167 @@
+//! Claims that a pool makes by itself, as many as its `spec.replicas` asks for. They are like a person's in all but who made them. None is ever released
+//! here: a lower number, or none, leaves them to people.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use muster_api::claims::ClaimSpec;
+use muster_api::pools::{PoolReplicas, PoolSpec};
+use muster_core::claims::WaitFor;
+use muster_core::ids::ClaimId;
+use serde_json::json;
+use sqlx::PgConnection;
+
+use super::create::{self, Made};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::db;
+use crate::db::claims::Fits;
+use crate::db::objects::ObjectRow;
+use crate::error::Error;
+use crate::http::document;
+
+/// Claims made in one transaction: the next one makes the others.
+const BATCH: i64 = 20;
+
+/// Makes what a pool lacks, as far as nodes are to be had; how many claims that is. The caller holds the pool, so that nobody else makes them.
+///
+/// # Errors
+/// When the database fails.
+pub(crate) async fn fill(conn: &mut PgConnection, app: &App, pool: &ObjectRow) -> Result<i64, Error> {
+    let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
+    let labels = BTreeMap::new();
+    let fits = fits(conn, pool, &labels).await?;
+    let mut made = 0;
+    while made < missing.min(BATCH) {
+        let Some(node) = create::any(conn, &fits).await? else { break };
+        let id = ClaimId::new();
+        let spec = ClaimSpec::new(pool.name.clone(), None, Some(BTreeMap::new()));
+        let made_of = Made {
+            id,
+            name: &create::generated(&pool.name, id),
+            spec: serde_json::to_value(spec).map_err(Error::internal)?,
+            wait_for: WaitFor::default(),
+            hold: false,
+            replica: true,
+        };
+        create::bind(conn, app, &Actor::muster(), &node, made_of, pool).await?;
+        made += 1;
+    }
+    let now = app.clock.now();
+    if made >= missing {
+        end(conn, pool, now).await?;
+    } else if db::claims::list_available(conn, &fits, 1).await?.is_empty() {
+        // A node that somebody is just deciding on is no reason to say that there is none.
+        begin(conn, pool, missing - made, now).await?;
+    }
+    Ok(made)
+}
+
+/// How a pool stands with what it asks for; nothing where it asks for none.
+///
+/// # Errors
+/// When the database fails.
+pub async fn standing(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Option<PoolReplicas>, Error> {
+    let spec: PoolSpec = document::typed(&pool.spec)?;
+    let Some(wanted) = spec.replicas else { return Ok(None) };
+    let made = db::replicas::count(conn, pool.id).await?;
+    let missing = (i64::from(wanted) - made.claimed).max(0);
+    let coming = i64::try_from(next_nodes(conn, pool).await?.len()).unwrap_or(missing);
+    let short = missing - coming;
+    let surplus = (made.claimed - i64::from(wanted)).max(0);
+    let because = match (coming, short, surplus) {
+        (1.., _, _) if db::cautions::find_open(conn).await?.is_some() => {
+            Some("The database was put back: nothing is claimed until `muster caution confirm`.".to_owned())
+        }
+        (_, 1.., _) => Some(no_nodes(&spec, short, made.leaving)),
+        (_, _, 1..) => Some(format!(
+            "{surplus} more than it asks for, and nothing is released because a number was lowered: `muster claim delete` those that are to go."
+        )),
+        _ => None,
+    };
+    let short_since = match short {
+        0 => None,
+        _ => db::replicas::find_shortage(conn, pool.id).await?,
+    };
+    let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(Some(PoolReplicas {
+        wanted,
+        claimed: count(made.claimed),
+        in_service: count(made.in_service),
+        coming: count(coming),
+        short: count(short),
+        short_since,
+        surplus: count(surplus),
+        because,
+    }))
+}
+
+/// The nodes that a pool would claim now, for as many claims as it lacks.
+///
+/// # Errors
+/// When the database fails.
+pub(in crate::http) async fn next_nodes(conn: &mut PgConnection, pool: &ObjectRow) -> Result<Vec<String>, Error> {
+    let missing = wanted(pool)? - db::replicas::count(conn, pool.id).await?.claimed;
+    if missing <= 0 {
+        return Ok(Vec::new());
+    }
+    let labels = BTreeMap::new();
+    let fits = fits(conn, pool, &labels).await?;
+    db::claims::list_available(conn, &fits, missing).await
+}
+
+fn wanted(pool: &ObjectRow) -> Result<i64, Error> {
+    Ok(document::typed::<PoolSpec>(&pool.spec)?.replicas.map_or(0, i64::from))
+}
+
+/// Available nodes of the pool's hardware profile, at the site of its cluster: no other node could be admitted there, and whoever may ask for replicas may
+/// claim these.
+async fn fits<'labels>(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+    labels: &'labels BTreeMap<String, String>,
+) -> Result<Fits<'labels>, Error> {
+    let profile = create::profile(conn, pool.id).await?;
+    let missing = |what: &str| Error::internal(anyhow::anyhow!("the pool {} has no {what}", pool.name));
+    let cluster = db::objects::find_target(conn, pool.id, "/spec/cluster").await?.ok_or_else(|| missing("cluster"))?;
+    let site = db::objects::find_target(conn, cluster.id, "/spec/site").await?.ok_or_else(|| missing("site"))?;
+    Ok(Fits { labels, profile, site: Some(site.id) })
+}
+
+fn no_nodes(spec: &PoolSpec, short: i64, leaving: i64) -> String {
+    let profile = spec.profile.as_ref().map(|name| format!(" with the hardware profile {name}")).unwrap_or_default();
+    let leaving = match leaving {
+        0 => String::new(),
+        count => format!(" {count} of its own are being released: their nodes count again once they are clean."),
+    };
+    format!(
+        "{short} more are asked for, and no node{profile} is available at the site of {}: `muster node list --filter state=available`.{leaving} It goes on \
+         as soon as one is.",
+        spec.cluster
+    )
+}
+
+async fn begin(conn: &mut PgConnection, pool: &ObjectRow, short: i64, now: Timestamp) -> Result<(), Error> {
+    if !db::replicas::begin_shortage(conn, pool.id, now).await? {
+        return Ok(());
+    }
+    let summary = format!("{} finds no node for {short} of the {} claims it asks for", pool.name, wanted(pool)?);
+    tell(conn, pool, ("pool.short", summary), now).await
+}
+
+async fn end(conn: &mut PgConnection, pool: &ObjectRow, now: Timestamp) -> Result<(), Error> {
+    if !db::replicas::end_shortage(conn, pool.id).await? {
+        return Ok(());
+    }
+    tell(conn, pool, ("pool.filled", format!("{} lacks no node any more", pool.name)), now).await
+}
+
+async fn tell(
+    conn: &mut PgConnection,
+    pool: &ObjectRow,
+    (kind, summary): (&'static str, String),
+    now: Timestamp,
+) -> Result<(), Error> {
+    let event = db::events::NewEvent::new(now, "muster", kind, summary).about(pool.id);
+    db::events::insert(conn, event.with(json!({ "pool": pool.name, "wanted": wanted(pool)? }))).await
+}

@@ -1,0 +1,164 @@
+//! People who have signed in, and the form by which an administrator keeps one of them out, or lets them in again.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::chips::{self, Chip};
+use super::format::{self, Moment};
+use super::frame::{Frame, Live, Section, Visit};
+use crate::app::App;
+use crate::auth::Actor;
+use crate::auth::access::Sight;
+use crate::db;
+use crate::db::filter::{self, USERS};
+use crate::db::users::PersonRow;
+use crate::error::Error;
+use crate::http::extract::{Path, Query};
+use crate::http::idempotency::IdempotencyKey;
+use crate::http::users::{disable, enable};
+
+/// People of one page.
+const ROWS: usize = 100;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "users.html")]
+pub(super) struct Page {
+    frame: Frame,
+    people: Vec<Person>,
+    may_decide: bool,
+    next: String,
+}
+
+struct Person {
+    id: String,
+    name: String,
+    chip: Chip,
+    role: String,
+    issuer: String,
+    groups: String,
+    seen: Option<Moment>,
+    since: Moment,
+    /// Since when they are kept out, and by whom.
+    out: Option<Moment>,
+    by: String,
+    oneself: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct UsersQuery {
+    after: String,
+}
+
+/// People by name.
+pub(super) async fn list_users(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+    Query(query): Query<UsersQuery>,
+) -> Result<Page, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let limit = i64::try_from(ROWS + 1).unwrap_or(i64::MAX);
+    let from = (filter::BY_NAME[0], Some(query.after.as_str()));
+    let mut ids = filter::list_ids(&mut conn, &USERS, (&[], &Sight::new()), from, limit).await?;
+    let more = ids.len() > ROWS;
+    ids.truncate(ROWS);
+    let mut rows = db::users::list_by_id(&mut conn, &ids).await?;
+    rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id.0));
+    let last = rows.last().filter(|_| more);
+    let next = last.map(|row| format!("/users?after={}", format::escape(&row.name))).unwrap_or_default();
+    Ok(Page {
+        frame: Frame::new(&visit, &actor, Section::Agents, "People")
+            .by_hand("muster user list", "/v1/users")
+            .live(Live::Never),
+        people: rows.into_iter().map(|row| person(row, &actor, visit.now)).collect(),
+        may_decide: actor.holding.everywhere("user.disable"),
+        next,
+    })
+}
+
+fn person(row: PersonRow, actor: &Actor, now: Timestamp) -> Person {
+    let at = |at: jiff_sqlx::Timestamp| format::moment(at.to_jiff(), now);
+    Person {
+        id: row.id.to_string(),
+        chip: chips::outcome(if row.disabled_at.is_some() { "kept_out" } else { "active" }),
+        role: row.role,
+        issuer: format::cut(row.issuer.as_deref().unwrap_or("a local administrator"), 100),
+        groups: format::cut(&row.groups.join(", "), 100),
+        seen: row.last_seen.map(at),
+        since: format::moment(row.created_at, now),
+        out: row.disabled_at.map(at),
+        by: format::cut(row.disabled_by.as_deref().unwrap_or_default(), 60),
+        oneself: actor.person == format!("user:{}", row.name),
+        name: format::cut(&row.name, 100),
+    }
+}
+
+#[derive(Template, WebTemplate)]
+#[template(path = "user.html")]
+struct Asking {
+    frame: Frame,
+    id: String,
+    name: String,
+    /// `disable` or `enable`.
+    word: &'static str,
+    /// Why it is not done; empty when it was not asked yet.
+    refused: String,
+}
+
+/// What was typed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Answers {
+    /// The person's name: that one means it. Absent where the form is only asked for.
+    typed: Option<String>,
+}
+
+/// Asks for the person's name, and then does as `POST /v1/users/{user}/actions/…` does.
+pub(super) async fn decide_user(
+    State(app): State<App>,
+    actor: Actor,
+    visit: Visit,
+    Path((id, word)): Path<(Uuid, String)>,
+    axum::Form(given): axum::Form<Answers>,
+) -> Result<Response, Error> {
+    let word = match word.as_str() {
+        "disable" => "disable",
+        "enable" => "enable",
+        _ => return Err(Error::NotFound(format!("The decision {word:?}"))),
+    };
+    let person = db::users::list_by_id(&mut *app.pool.acquire().await?, &[id]).await?.pop();
+    let person = person.ok_or_else(|| Error::NotFound(format!("user {id}")))?;
+    let (status, refused) = match given.typed.as_deref().map(str::trim) {
+        Some(typed) if typed == person.name => {
+            let (key, once) = (id.to_string(), IdempotencyKey::none());
+            let done = match word {
+                "disable" => disable(&app, &actor, &key, once).await,
+                _ => enable(&app, &actor, &key, once).await,
+            };
+            match done {
+                Ok(_) => return Ok(Redirect::to("/users").into_response()),
+                Err(Error::Conflict { detail, .. }) => (StatusCode::CONFLICT, detail),
+                Err(other) => return Err(other),
+            }
+        }
+        Some(_) => (StatusCode::UNPROCESSABLE_ENTITY, format!("Type {} to mean it.", person.name)),
+        None => (StatusCode::OK, String::new()),
+    };
+    let asking = Asking {
+        frame: Frame::new(&visit, &actor, Section::Agents, person.name.clone())
+            .by_hand(format!("muster user {word} {}", format::shell(&person.name)), &format!("/v1/users/{id}"))
+            .live(Live::Never),
+        id: id.to_string(),
+        name: person.name,
+        word,
+        refused,
+    };
+    Ok((status, asking).into_response())
+}
