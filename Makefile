@@ -18,7 +18,7 @@ deps:
 	.ci/install
 
 build: deps
-	cargo build --locked -p muster -p muster-lab
+	cargo build --locked --workspace --bin muster --bin muster-lab
 	node/build-static
 
 # The Terraform provider, as people install it: see docs/terraform.md.

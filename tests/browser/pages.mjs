@@ -84,6 +84,10 @@ async function look(browser, [view, options]) {
   await page.goto(`${url}/operations`);
   const operation = page.locator("main a[href^='/operations/']").first();
   if (await operation.count()) await visit(page, view, ["operation", await operation.getAttribute("href"), null]);
+  at = "a pool";
+  await page.goto(`${url}/claims`);
+  const pool = page.locator("main a[href^='/pools/']").first();
+  if (await pool.count()) await visit(page, view, ["pool", await pool.getAttribute("href"), null]);
   if (node) {
     at = "a step's log";
     await unfold(page);

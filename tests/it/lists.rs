@@ -246,3 +246,14 @@ async fn every_list_refuses_what_it_has_not_in_the_same_words() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_field_of_few_words_takes_no_other() {
+    let server = Server::start().await;
+    let admin = fleet(&server).await;
+    for (path, field) in [("/v1/users", "disabled"), ("/v1/components", "replaced"), ("/v1/claims", "replica")] {
+        let refused = admin.get(&with(path, "filter", &format!("{field}=perhaps"))).await.expect(422);
+        assert!(refused.text.contains("unknown_value") && refused.text.contains("true, false"), "{}", refused.text);
+        admin.get(&with(path, "filter", &format!("{field}=true"))).await.expect(200);
+    }
+}

@@ -128,6 +128,18 @@ async fn of_six_nodes_the_one_with_a_bad_link_is_blamed_and_taken_out() {
 }
 
 #[tokio::test]
+async fn that_a_failure_is_waived_is_not_an_agents_to_say() {
+    let mut world = serving().await;
+    world.rack().fabric.slow.insert("n4".into());
+    world.rack().fabric.waives = true;
+    let id = begin(&world).await;
+    world.settle().await;
+    let run = found(&world, &id).await;
+    assert!(verdicts(&run).contains(&("n4", "blamed")), "{run:#}");
+    assert!(!pairs(&run).iter().any(|pair| pair.to_string().contains("\"waived\"")), "{run:#}");
+}
+
+#[tokio::test]
 async fn a_bad_path_between_two_good_nodes_is_only_shown() {
     let mut world = serving().await;
     world.rack().fabric.slow_paths.insert(("n1".into(), "n6".into()));

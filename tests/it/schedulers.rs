@@ -122,3 +122,18 @@ async fn a_report_of_a_cluster_of_nobodys_is_of_no_node() {
         sqlx::query_as("SELECT state, reason FROM scheduler_outs").fetch_one(&world.server.app.pool).await.unwrap();
     assert_eq!((kept.0.len(), kept.1.len()), (60, 300));
 }
+
+#[tokio::test]
+async fn a_node_that_is_on_its_way_out_is_drained_there_and_that_is_no_news() {
+    let mut world = serving(2).await;
+    world.ask("n2", "drain").await.expect(202);
+    let job = world.until_leased("n2", "slurm_drain").await;
+    let out = [("n1", "drained", Some("broken fan")), ("n2", "draining", Some("muster: a test"))];
+    say(&mut world, &out).await;
+    let kept = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM scheduler_outs").fetch_one(&world.server.app.pool);
+    assert_eq!(kept.await.unwrap(), 2, "it is drained there too");
+    assert_eq!(told(&world, "scheduler.out").await, 1, "of n1 alone");
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.state("n2").await, "maintenance");
+}

@@ -141,6 +141,7 @@ const WIRE: &str = r#"
 set -eu
 ip link set lo up
 ip link add near type veth peer name far
+rm -f there # of the wire before, in the same folder
 unshare --net sh -c 'echo there; exec sleep 60' > there &
 other=$!
 trap 'kill $other; wait $other || true' EXIT

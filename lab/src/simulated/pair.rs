@@ -1,8 +1,10 @@
 //! Two simulated machines that measure each other: what each way says is the fabric's.
 
-use muster_core::gates::Verdict;
+use jiff::Timestamp;
+use muster_core::gates::{GateResult, Verdict, Waived};
 use muster_core::wire::agent::{Job, JobResult};
 use muster_core::wire::pair::{PairOrder, PairWay};
+use uuid::Uuid;
 
 use super::agent::{Agent, Bad};
 use super::habits::What;
@@ -21,9 +23,18 @@ impl Agent {
             let mut rack = self.rack();
             rack.fabric.asked.push((asks.name.clone(), listens.name.clone()));
             let verdict = if rack.fabric.is_slow(&asks.name, &listens.name) { Verdict::Fail } else { Verdict::Pass };
-            let results = asks.plan.suite.gates.iter().map(|gate| result(gate, verdict)).collect();
+            let waived = rack.fabric.waives.then(nobodys);
+            let results =
+                asks.plan.suite.gates.iter().map(|gate| GateResult { waived: waived.clone(), ..result(gate, verdict) });
+            let results = results.collect();
             ways.push(PairWay { from: asks.node, to: listens.node, results, fingerprint: None });
         }
         Ok(JobResult::Paired { ways })
     }
+}
+
+/// A waiver that nobody asked for and nobody agreed to.
+fn nobodys() -> Waived {
+    let nobody = String::new;
+    Waived { waiver: Uuid::nil(), requested_by: nobody(), agreed_by: nobody(), reason: nobody(), until: Timestamp::MAX }
 }

@@ -24,6 +24,8 @@ pub struct Fabric {
     pub slow: BTreeSet<String>,
     /// Paths between two machines, the one with the smaller name first.
     pub slow_paths: BTreeSet<(String, String)>,
+    /// Whether the agent says of what failed that it is waived, which is not an agent's to say.
+    pub waives: bool,
     /// What was measured, in order: who asked whom.
     pub asked: Vec<(String, String)>,
 }
