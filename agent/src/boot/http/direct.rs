@@ -5,14 +5,11 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use http::header;
 use muster_core::values::Digest;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::sendfile::sendfile64;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
@@ -25,9 +22,6 @@ const PATH: &str = "/boot/v1/blob/sha256/";
 const MAX_HEAD: usize = 4096;
 /// The most that one call sends: how long a thread may be kept from others by a slow disk.
 const MOST: usize = 4 << 20;
-/// The longest that one call waits for a connection, altogether; and at a time, in milliseconds.
-const LONGEST: Duration = Duration::from_millis(20);
-const MOMENT_MS: u8 = 1;
 
 /// A request that is answered here.
 struct Request {
@@ -116,28 +110,14 @@ async fn send(stream: TcpStream, file: File, piece: &Piece) -> io::Result<TcpStr
     Arc::into_inner(stream).ok_or_else(|| io::Error::other("the connection is still being written"))
 }
 
-/// Sends until all of it is sent, the time of one call is over, or the connection takes nothing more for a moment: whoever reads fast is not worth a change
-/// of threads for each buffer, and whoever reads slowly is waited for elsewhere.
 fn send_some(to: &TcpStream, from: &File, at: u64, count: usize) -> io::Result<usize> {
     let mut at = i64::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let (began, mut sent) = (Instant::now(), 0);
-    while sent < count {
-        match sendfile64(to, from, Some(&mut at), count - sent) {
-            Ok(0) => break,
-            Ok(more) => sent += more,
+    loop {
+        match sendfile64(to, from, Some(&mut at), count) {
             Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) if began.elapsed() < LONGEST && takes_more(to) => {}
-            Err(error) if sent == 0 => return Err(error.into()),
-            Err(_) => break,
+            sent => return Ok(sent?),
         }
     }
-    Ok(sent)
-}
-
-/// Whether a connection takes more within a moment.
-fn takes_more(to: &TcpStream) -> bool {
-    let mut ready = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut ready, PollTimeout::from(MOMENT_MS)).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]
