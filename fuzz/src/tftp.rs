@@ -47,18 +47,17 @@ fn transfer(mut data: &[u8]) {
                 }
             }
         }
-        unheard += 1;
-        let event = match crate::steer(&mut data) {
-            0..=99 => {
-                if expected - 1 > heard {
-                    (heard, unheard) = (expected - 1, 0);
-                }
-                Event::Ack(((expected - 1) & 0xffff) as u16)
-            }
-            100..=129 => Event::Silence,
+        let acknowledged = match crate::steer(&mut data) {
+            0..=99 => Some(expected - 1),
+            100..=129 => None,
             // A late or invented acknowledgement; never one of what did not arrive, which nothing can tell from a true one.
-            number => Event::Ack((expected - 1).saturating_sub(u64::from(number) - 130) as u16),
+            number => Some((expected - 1).saturating_sub(u64::from(number) - 130)),
         };
+        unheard += 1;
+        if let Some(new) = acknowledged.filter(|block| *block > heard) {
+            (heard, unheard) = (new, 0);
+        }
+        let event = acknowledged.map_or(Event::Silence, |block| Event::Ack((block & 0xffff) as u16));
         if data.is_empty() {
             return;
         }
