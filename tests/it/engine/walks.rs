@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use muster_core::gates::Verdict;
 use muster_core::wire::orders::KINDS;
+use muster_server::tasks::replicas::{self, FIRST};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
@@ -21,11 +22,14 @@ use muster_lab::simulated::machine::{Disk, Running};
 const NODES: u8 = 3;
 const RUNS_ALREADY: &str = "n3";
 /// A world costs more than a step in it: few walks, long ones.
-const WALKS: u64 = 5;
+const WALKS: u64 = 6;
 /// Longer than any lease.
 const SILENCE_S: i64 = 3600;
-const ACTIONS: [&str; 19] = [
+/// Passes in which a node serves that nothing keeps from it.
+const LIFE: u32 = 40;
+const ACTIONS: [&str; 20] = [
     "accept",
+    "sweep",
     "inspect",
     "retry",
     "quarantine",
@@ -50,6 +54,12 @@ enum Happens {
     Claim(u8),
     Release(u8),
     Undo(u8),
+    /// It is claimed, and everybody works on as long as it takes a node to serve.
+    Serves(u8),
+    /// Its claim is to get another node.
+    Spare(u8),
+    /// The pool is to claim so many nodes by itself.
+    Replicas(Option<u8>),
     Asked(u8, &'static str),
     Adopted,
     /// Somebody stops what the node works on.
@@ -85,6 +95,9 @@ fn happens() -> impl Strategy<Value = Happens> {
         4 => node.clone().prop_map(Happens::Claim),
         3 => node.clone().prop_map(Happens::Release),
         1 => node.clone().prop_map(Happens::Undo),
+        3 => node.clone().prop_map(Happens::Serves),
+        4 => node.clone().prop_map(Happens::Spare),
+        2 => proptest::option::of(0..=NODES).prop_map(Happens::Replicas),
         6 => (node.clone(), proptest::sample::select(&ACTIONS[..])).prop_map(|(node, action)| Happens::Asked(node, action)),
         1 => Just(Happens::Adopted),
         1 => node.clone().prop_map(Happens::Stopped),
@@ -117,6 +130,9 @@ async fn happen(world: &mut World, what: Happens) {
         Happens::Claim(node) => drop(world.claim(&name(node)).await),
         Happens::Release(node) => drop(world.release(&name(node)).await),
         Happens::Undo(node) => drop(world.undo(&name(node)).await),
+        Happens::Serves(node) => serves(world, &name(node)).await,
+        Happens::Spare(node) => drop(world.replace(&name(node)).await),
+        Happens::Replicas(count) => keep_replicas(world, count).await,
         Happens::Asked(node, action) => asked(world, &name(node), action).await,
         Happens::Adopted => drop(adopt(world).await),
         Happens::Stopped(node) => {
@@ -144,6 +160,7 @@ async fn happen(world: &mut World, what: Happens) {
         Happens::Work(passes) => {
             for _ in 0..passes {
                 world.pass().await;
+                fill(world).await;
             }
         }
         Happens::Dies(steps) => world.agent.refuel(steps),
@@ -156,6 +173,18 @@ async fn happen(world: &mut World, what: Happens) {
     }
     // Wiped, the machine is ours as any other.
     world.machine(RUNS_ALREADY, |machine| machine.foreign &= !machine.empty());
+}
+
+async fn serves(world: &mut World, node: &str) {
+    world.claim(node).await;
+    for _ in 0..LIFE {
+        if world.state(node).await == "in_service" {
+            return;
+        }
+        if !world.pass().await {
+            world.advance(30);
+        }
+    }
 }
 
 async fn act(world: &World, node: &str, action: &str, body: Value) -> u16 {
@@ -172,6 +201,30 @@ async fn asked(world: &World, node: &str, action: &'static str) {
 async fn adopt(world: &World) -> u16 {
     let body = json!({ "pool": "gpu", "credential": "once", "host_key": format!("SHA256:{}", "k".repeat(43)), "claim": "c-n3" });
     act(world, RUNS_ALREADY, "adopt", body).await
+}
+
+async fn keep_replicas(world: &World, count: Option<u8>) {
+    world.admin.patch("/v1/pools/gpu", &json!({ "spec": { "replicas": count } })).await.expect(200);
+    fill(world).await;
+}
+
+/// What the server's task does every two seconds: it makes no claim beyond what is asked for, and ends none.
+async fn fill(world: &World) {
+    let own = "SELECT count(*) FROM claims WHERE replica AND state = 'bound'";
+    let wanted = "SELECT COALESCE((spec ->> 'replicas')::bigint, 0) FROM objects WHERE kind = 'pool' AND name = 'gpu'";
+    let count = async |query| sqlx::query_scalar::<_, i64>(query).fetch_one(&world.server.app.pool).await.unwrap();
+    let before = count(own).await;
+    replicas::round(&world.server.app, FIRST).await.unwrap();
+    let (after, wanted) = (count(own).await, count(wanted).await);
+    assert!(before <= after && after <= before.max(wanted), "{before} became {after}, and {wanted} are asked for");
+}
+
+/// Every claim goes, whoever made it and whichever node it has by now.
+async fn release_all(world: &World) {
+    let claims = world.admin.get("/v1/claims?limit=1000&fields=name").await.expect(200).body;
+    for claim in claims["items"].as_array().unwrap() {
+        world.admin.expecting(1).delete(&format!("/v1/claims/{}", claim["name"].as_str().unwrap())).await;
+    }
 }
 
 /// A disk without anything on it is swapped in front of everybody.
@@ -225,6 +278,7 @@ async fn killed(world: &mut World, polls: u32) {
 /// Does what a person would do until every node can be claimed again.
 async fn bring_back(world: &mut World) {
     world.agent.refuel(IMMORTAL);
+    keep_replicas(world, None).await;
     for number in 1..=NODES {
         world.machine(&format!("n{number}"), |machine| machine.turns.clear());
     }
@@ -235,9 +289,11 @@ async fn bring_back(world: &mut World) {
         }
         world.machine(RUNS_ALREADY, |machine| machine.foreign &= !machine.empty());
         for number in 1..=NODES {
+            world.protect(&format!("n{number}"), false).await;
+        }
+        release_all(world).await;
+        for number in 1..=NODES {
             let name = format!("n{number}");
-            world.protect(&name, false).await;
-            world.release(&name).await;
             let action = match world.state(&name).await.as_str() {
                 "discovered" if name == RUNS_ALREADY => {
                     adopt(world).await;
@@ -275,9 +331,12 @@ async fn all_available(world: &World) -> bool {
     others == 0
 }
 
-async fn start() -> World {
-    let world = World::declare(NODES, |path, mut body| {
-        if ["/v1/nodes/n2", "/v1/nodes/n3"].contains(&path) {
+/// Walks with an even seed begin with nodes as they come, those with an odd one where a node serves and another is to spare.
+async fn start(seed: u64) -> World {
+    let serving = seed % 2 == 1;
+    let waiting = if serving { &["/v1/nodes/n3"][..] } else { &["/v1/nodes/n2", "/v1/nodes/n3"] };
+    let mut world = World::declare(NODES, |path, mut body| {
+        if waiting.contains(&path) {
             body["spec"]["accept"] = json!(false);
         }
         body
@@ -289,12 +348,16 @@ async fn start() -> World {
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "one-time" } });
     world.admin.put("/v1/credentials/once", &credential).await.expect(201);
     world.machine(RUNS_ALREADY, |machine| machine.install_by_somebody_else());
+    world.settle().await;
+    if serving {
+        world.claim("n1").await.expect(201);
+        world.settle().await;
+    }
     world
 }
 
-async fn walk(steps: Vec<Happens>) {
-    let mut world = start().await;
-    world.settle().await;
+async fn walk(seed: u64, steps: Vec<Happens>) {
+    let mut world = start(seed).await;
     let mut seen = Seen::default();
     seen.look(&world).await;
     for what in steps {
@@ -314,7 +377,7 @@ fn walk_of(seed: u64) {
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let outcome = runner.run(&proptest::collection::vec(happens(), 15..50), |steps| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(walk(steps));
+        runtime.block_on(walk(seed, steps));
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("walk {seed}, which WALK_SEED={seed} walks again: {error}"));

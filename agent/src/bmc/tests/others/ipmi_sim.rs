@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::bmc::{Bmc, BmcError, BootOnce, OverrideEnabled, PowerState, Reset};
 use muster_core::values::Secret;
+use muster_core::wire::bmc::IpmiTarget;
 use tokio::net::UdpSocket;
 
 use super::{Simulator, beside, bmcs, free_udp_port, have, ipmi_target, job, patience};
@@ -175,6 +176,22 @@ async fn what_is_wrong_with_an_account_is_told_apart_from_a_bmc_that_is_away() {
     sim.signal("-CONT");
     bmc.observe().await.unwrap();
     assert_eq!(sim.told(), [""; 0], "a power act that failed was not sent");
+}
+
+/// It is the one that logs in which is changed, and not its neighbour; the former password is none any more.
+#[tokio::test]
+async fn its_account_gets_another_password() {
+    let Some(sim) = Sim::start().await else { return };
+    // As long as those that the server makes, and with all that they are made of.
+    let next = Secret::new("aB3-kF7-pQ9_xZ2.");
+    sim.bmc().set_password(&next).await.unwrap();
+    let with =
+        |password: &Secret| bmcs().open(&IpmiTarget { password: password.clone(), ..ipmi_target(sim.port) }, job());
+    assert_eq!(with(&next).unwrap().observe().await.unwrap().power, PowerState::Off);
+    let refused = with(&Secret::new("secret")).unwrap().observe().await.unwrap_err();
+    assert_eq!(refused.code(), "bmc_credentials", "{refused}");
+    with(&next).unwrap().set_password(&Secret::new("secret")).await.unwrap();
+    sim.bmc().observe().await.unwrap();
 }
 
 /// The machine is switched on, and the answer is lost on the way.
