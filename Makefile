@@ -33,7 +33,7 @@ images: build
 	$(AS_ROOT) images/live/check
 
 stack: images
-	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --image $(CACHE)/debian-12/manifest.json \
+	target/debug/muster stack lock --update --stack stacks/cpu-slurm.toml --with stacks/parts/nfs.toml --image $(CACHE)/debian-12/manifest.json \
 		--status $(CACHE)/debian-12/dpkg-status --cache $(CACHE)/stack/apt --out $(STACK) --blobs $(BUNDLE)
 
 lint: deps

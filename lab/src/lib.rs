@@ -10,12 +10,14 @@ pub mod demo; // The main job, from powered-off machines to a Slurm node and bac
 pub mod error; // What can go wrong in the lab
 pub mod fleet; // Thousands of simulated nodes behind the real agents' protocol
 pub mod machine; // One QEMU machine: power, firmware settings, console, disks, faults
+pub mod nfs; // A file system that nodes share
 mod parts; // Muster's own programs, as processes that can be killed
 pub mod plan; // What a rack is made of
 pub mod rack; // The namespace, its network, and everything in it
 mod run_dir; // The directory of a run, and nobody else's
 pub mod simulated; // Machines without hardware, and the agent that acts on them
 pub mod slurm; // munged and slurmctld inside the namespace
+mod supervisor; // Keeping a daemon running
 
 pub use error::LabError;
 pub use plan::RackPlan;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{Artifacts, digest, toml_as_json};
+use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
 
@@ -120,7 +121,8 @@ async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::R
         "console": { "tcp": { "address": console.ip(), "port": console.port() } },
         "macs": [{ "mac": machine.mac, "subnet": "provisioning", "address": address(index) }],
     });
-    put(client, "nodes", name, spec).await
+    let body = json!({ "labels": { "nfs": Nfs::source() }, "spec": spec });
+    declare(client, "nodes", name, &body).await
 }
 
 async fn redfish(client: &Client, name: &str, bmc: &BmcPlan) -> anyhow::Result<Value> {
@@ -131,7 +133,10 @@ async fn redfish(client: &Client, name: &str, bmc: &BmcPlan) -> anyhow::Result<V
 }
 
 async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<()> {
-    let body = json!({ "spec": spec });
-    let answer = client.put_value(&[collection, name], &body, Precondition::None).await;
+    declare(client, collection, name, &json!({ "spec": spec })).await
+}
+
+async fn declare(client: &Client, collection: &str, name: &str, body: &Value) -> anyhow::Result<()> {
+    let answer = client.put_value(&[collection, name], body, Precondition::None).await;
     answer.map(|_| ()).with_context(|| format!("declare {collection}/{name}"))
 }

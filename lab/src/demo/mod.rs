@@ -11,6 +11,7 @@ mod oracle; // What the machines' own logs say
 mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
 mod report; // What a person reads at the end
+mod shared; // What nodes share is there
 mod story; // The acts of the main job, in order
 mod veteran; // That machine
 mod watch; // Shows how far every node is
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
+use crate::nfs::Nfs;
 use crate::plan::AccelPlan;
 use crate::run_dir::RunDir;
 use crate::slurm::Slurm;
@@ -89,7 +91,9 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let plan = RackPlan { accel: options.accel, ..plan };
     let rack = Rack::start(&rack_dir, plan).await.context("start the virtual rack")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
-    let told = run_in(&options, &rack, &slurm, &cancel).await;
+    let nfs = Nfs::start(&rack).await.context("start the NFS server")?;
+    let told = run_in(&options, &rack, &slurm, &nfs, &cancel).await;
+    nfs.close().await;
     slurm.close().await;
     rack.close().await.context("take the rack down")?;
     match told {
@@ -99,10 +103,16 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     }
 }
 
-async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &CancellationToken) -> anyhow::Result<()> {
+async fn run_in(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    nfs: &Nfs,
+    cancel: &CancellationToken,
+) -> anyhow::Result<()> {
     let programs = programs::Programs::start(options, rack).await?;
     let told = tokio::select! {
-        told = story::tell(options, rack, slurm, &programs) => told,
+        told = story::tell(options, rack, slurm, nfs, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
     let told = match (&told, &options.browser) {

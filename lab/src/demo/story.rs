@@ -11,9 +11,10 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, oracle, report};
+use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, oracle, report, shared};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
+use crate::nfs::Nfs;
 use crate::slurm::Slurm;
 use crate::{Rack, RackPlan};
 
@@ -23,7 +24,13 @@ const SHORT: Duration = Duration::from_secs(5 * 60);
 const BAD_DISK: &str = "MUSTER-NVME-B-2";
 const DEGRADED: u8 = 4;
 
-pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
+pub(super) async fn tell(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    nfs: &Nfs,
+    programs: &Programs,
+) -> anyhow::Result<()> {
     let client = programs.client();
     let mut watch = Watch::new();
     watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
@@ -48,6 +55,7 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     }
     serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
     let job = run_a_job(slurm, &watch).await?;
+    shared::is_served(client, slurm, nfs, &watch).await?;
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }

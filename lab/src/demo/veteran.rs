@@ -14,6 +14,7 @@ use super::DemoOptions;
 use super::declare::{address, bundle_files};
 use crate::Rack;
 use crate::machine::oracle::Cause;
+use crate::nfs::Nfs;
 use crate::plan::{GATEWAY, VETERAN, VETERAN_DISK};
 use crate::slurm::{self, Slurm};
 
@@ -106,9 +107,17 @@ impl<'rack> Veteran<'rack> {
         std::fs::copy(&slurm.munge_key, settings.join("munge.key"))?;
         let conf_server = format!("SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {VETERAN}\"\n", slurm::PORT);
         let unit = "[Unit]\nConditionPathExists=\n\n[Service]\nRestart=always\nRestartSec=5\n";
-        for (file, text) in
-            [("slurmd.default", conf_server.as_str()), ("slurmd.conf", unit), ("count", COUNT), ("join", JOIN)]
-        {
+        let shared = format!(
+            "[Mount]\nWhat={}\nWhere=/shared\nType=nfs\nOptions=hard,_netdev\n\n[Install]\nWantedBy=remote-fs.target\n",
+            Nfs::source()
+        );
+        for (file, text) in [
+            ("slurmd.default", conf_server.as_str()),
+            ("slurmd.conf", unit),
+            ("shared.mount", &shared),
+            ("count", COUNT),
+            ("join", JOIN),
+        ] {
             std::fs::write(settings.join(file), text)?;
         }
         let mut copy = self.ssh("scp");

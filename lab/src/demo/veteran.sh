@@ -7,5 +7,7 @@ install -o munge -g munge -m 0400 munge.key /etc/munge/munge.key
 install -m 0644 slurmd.default /etc/default/slurmd
 install -D -m 0644 slurmd.conf /etc/systemd/system/slurmd.service.d/site.conf
 install -m 0755 count /usr/local/bin/count
+install -m 0644 shared.mount /etc/systemd/system/shared.mount
 systemctl daemon-reload
+systemctl enable --now shared.mount
 systemctl restart munge slurmd

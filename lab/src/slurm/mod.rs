@@ -11,8 +11,6 @@
 //! * `topology/tree` starts without switches ("No switches configured" is only logged).
 //! * Debian's slurmd.service has `ConditionPathExists=/etc/slurm/slurm.conf`; a node without that file needs a drop-in.
 
-mod supervisor; // Keeping a daemon running
-
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -25,7 +23,7 @@ use tokio::process::{Child, Command};
 use crate::error::{LabError, io};
 use crate::plan::GATEWAY;
 use crate::rack::{Enclosure, Netns, Rack};
-use supervisor::Supervised;
+use crate::supervisor::Supervised;
 
 /// slurmctld's port.
 pub const PORT: u16 = 6817;

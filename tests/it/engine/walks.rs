@@ -283,14 +283,15 @@ async fn bring_back(world: &mut World) {
         world.machine(&format!("n{number}"), |machine| machine.turns.clear());
     }
     for _ in 0..10 {
+        // One that was protected on its way out waits there; an adopted one is protected again.
+        for number in 1..=NODES {
+            world.protect(&format!("n{number}"), false).await;
+        }
         world.settle().await;
         if all_available(world).await {
             break;
         }
         world.machine(RUNS_ALREADY, |machine| machine.foreign &= !machine.empty());
-        for number in 1..=NODES {
-            world.protect(&format!("n{number}"), false).await;
-        }
         release_all(world).await;
         for number in 1..=NODES {
             let name = format!("n{number}");
