@@ -21,7 +21,11 @@ fn nic(name: &str) -> Option<Nic> {
     }
     Some(Nic {
         name: text::clean(name)?,
-        mac: text::line(format!("{base}/address"))?.parse().ok()?,
+        // All members of a bond have the bond's address while they are in it; the driver keeps their own (Documentation/networking/bonding.rst).
+        mac: text::line(format!("{base}/bonding_slave/perm_hwaddr"))
+            .or_else(|| text::line(format!("{base}/address")))?
+            .parse()
+            .ok()?,
         driver: text::link_name(format!("{base}/device/driver")),
         pci_address: text::pci_address(&format!("{base}/device")),
         // Drivers say -1 for unknown; reading fails while the interface is down.
