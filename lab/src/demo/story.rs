@@ -11,7 +11,7 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, oracle, report};
+use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, network, oracle, report};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::slurm::Slurm;
@@ -48,6 +48,7 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     }
     serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
     let job = run_a_job(slurm, &watch).await?;
+    network::holds(rack, slurm, &watch).await?;
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }
