@@ -215,7 +215,8 @@ impl NetworkProfile {
     /// The bond that an interface is in.
     pub(super) fn bond_of(&self, interface: &str) -> Option<&str> {
         let holds = |bond: &Bond| bond.members.iter().any(|member| member == interface);
-        self.bonds.iter().find(|(_, bond)| holds(bond)).map(|(name, _)| name.as_str())
+        let found = self.bonds.iter().find(|(_, bond)| holds(bond)).map(|(name, _)| name.as_str());
+        found.filter(|_| self.interfaces.contains_key(interface))
     }
 
     /// The name of the link with the node's own address; `None` where the profile does not say which it is.
