@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 61] = [
+pub const VERBS: [(&str, &str); 62] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -100,6 +100,7 @@ pub const VERBS: [(&str, &str); 61] = [
     ("rack.write", "ou"),
     ("subnet.write", ""),
     ("hardware_profile.write", "ou"),
+    ("network_profile.write", "ou"),
     ("credential.write", ""),
     ("image.write", "ou"),
     ("stack.write", "ou"),

@@ -17,11 +17,12 @@ pub trait Kind: Serialize + DeserializeOwned + ToSchema + Clone + std::fmt::Debu
 }
 
 /// Every kind that has a collection of its own, with the collection; the CLI and a test walk it.
-pub const COLLECTIONS: [(&str, &str); 14] = [
+pub const COLLECTIONS: [(&str, &str); 15] = [
     ("site", "sites"),
     ("rack", "racks"),
     ("subnet", "subnets"),
     ("hardware_profile", "hardware_profiles"),
+    ("network_profile", "network_profiles"),
     ("credential", "credentials"),
     ("image", "images"),
     ("stack", "stacks"),

@@ -17,6 +17,7 @@ pub mod gate_runs; // Runs of a suite on a node
 pub mod hardware_profiles; // What a model must have
 pub mod images; // OS disk images
 pub mod kind; // Kinds: how they are called in paths and documents
+pub mod network_profiles; // How the network of nodes is built
 pub mod nodes; // One server: what is wanted of it and where it is on its way
 pub mod object; // The shape every object has
 pub mod operations; // Something long that was asked for

@@ -18,6 +18,9 @@ pub struct PoolSpec {
     /// Only nodes of this hardware profile are bound to it.
     #[serde(default)]
     pub profile: Option<String>,
+    /// How the network of its nodes is built when they are installed. Absent: one address on the interface that a node is provisioned by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_profile: Option<String>,
     /// Seconds for which the disks of a released node are kept, so that the release can be undone; at most a week.
     #[serde(default = "default_undo_window_s")]
     pub undo_window_s: u32,

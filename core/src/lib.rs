@@ -15,6 +15,7 @@ pub mod gates; // Gate criteria and verdicts
 pub mod ids; // One type per kind of id
 pub mod images; // OS disk images and their manifests
 pub mod lifecycle; // The states of a node and every legal move
+pub mod network; // Bonds, VLANs, MTU and addresses of installed nodes
 pub mod parts; // Boards, GPUs, NICs, disks and DIMMs by serial
 pub mod permits; // The right to power, image or wipe one node once
 pub mod profiles; // What a hardware model must have

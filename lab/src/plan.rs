@@ -11,6 +11,13 @@ use crate::error::LabError;
 
 /// The gateway of the provisioning network: the address of `br0`, where server, agent and Slurm listen.
 pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Every link of the provisioning network carries packets of this many bytes.
+pub const MTU: u32 = 9000;
+/// The VLAN on the provisioning network whose other end the rack is, and its address there, in a /24.
+pub const VLAN: u16 = 120;
+pub const VLAN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 120, 1);
+/// Where every second network card is on its machine's PCI bus.
+pub const SECOND_NIC_PCI: &str = "0000:00:10.0";
 /// The rack's own address on the out-of-band network `bmc0`, a /24.
 pub const BMC_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 /// The rack's terminal server is at [`BMC_GATEWAY`]: the console of the first machine is at this port, the next at the next.
@@ -68,8 +75,11 @@ pub struct MachinePlan {
     pub vcpus: u8,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// The MAC of its one network card, which it boots from.
+    /// The MAC of the network card that it boots from.
     pub mac: Mac,
+    /// The MAC of a second network card on the same switch, which nothing boots from. Absent: it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_mac: Option<Mac>,
     /// SMBIOS system serial; board and chassis serials are derived from it.
     pub serial: String,
     /// SMBIOS system UUID.
@@ -143,14 +153,14 @@ impl MachinePlan {
 
 impl RackPlan {
     /// The rack of the demo and the end-to-end test: one UEFI and one BIOS machine with a BMC each, one BIOS machine without,
-    /// each with a decoy disk first and two NVMe disks. Passwords are made anew for each plan.
+    /// each with a decoy disk first and two NVMe disks; the first two have a second network card. Passwords are made anew for each plan.
     pub fn reference() -> Self {
         let bmc = |last| Some(BmcPlan::factory(Ipv4Addr::new(10, 77, 1, last)));
         Self {
             accel: AccelPlan::Probe,
             machines: vec![
-                reference_machine(1, FirmwareKind::Uefi, 2048, bmc(11)),
-                reference_machine(2, FirmwareKind::Bios, 2048, bmc(12)),
+                with_second(1, reference_machine(1, FirmwareKind::Uefi, 2048, bmc(11))),
+                with_second(2, reference_machine(2, FirmwareKind::Bios, 2048, bmc(12))),
                 reference_machine(3, FirmwareKind::Bios, 1024, None),
             ],
         }
@@ -183,7 +193,8 @@ impl RackPlan {
             let own =
                 [machine.name.to_string(), machine.mac.to_string(), machine.uuid.to_string(), machine.serial.clone()];
             let disks = machine.disks.iter().map(|disk| disk.serial.clone());
-            for word in own.into_iter().chain(disks) {
+            let second = machine.second_mac.iter().map(ToString::to_string);
+            for word in own.into_iter().chain(second).chain(disks) {
                 if !unique.insert(word.clone()) {
                     return refuse(format!("{word} appears twice"));
                 }
@@ -230,8 +241,8 @@ impl MachinePlan {
         if !(1..=64).contains(&self.vcpus) || !(256..=1_048_576).contains(&self.memory_mib) {
             return Err("1 to 64 CPUs and 256 MiB to 1 TiB of memory".to_owned());
         }
-        if self.mac.0[0] & 1 == 1 {
-            return Err(format!("{} is a group address", self.mac));
+        if let Some(group) = self.second_mac.iter().chain([&self.mac]).find(|mac| mac.0[0] & 1 == 1) {
+            return Err(format!("{group} is a group address"));
         }
         if self.disks.len() > 8 {
             return Err("at most 8 disks".to_owned());
@@ -248,6 +259,10 @@ impl MachinePlan {
     }
 }
 
+fn with_second(index: u8, machine: MachinePlan) -> MachinePlan {
+    MachinePlan { second_mac: Some(Mac([0x52, 0x54, 0x00, 0x4d, 0x56, index])), ..machine }
+}
+
 fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Option<BmcPlan>) -> MachinePlan {
     let disk = |kind, label: &str, size_gib| DiskPlan { kind, serial: format!("MUSTER-{label}-{index}"), size_gib };
     let name = format!("n{index}").parse().expect("n and a digit are a name");
@@ -257,6 +272,7 @@ fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Op
         vcpus: 1,
         memory_mib,
         mac: Mac([0x52, 0x54, 0x00, 0x4d, 0x55, index]),
+        second_mac: None,
         serial: format!("MSTR-000{index}"),
         uuid: Uuid::from_u128(0x6d75_7374_6572_4c61_8b00_0000_0000_0000 + u128::from(index)),
         manufacturer: "Muster".to_owned(),
@@ -288,7 +304,8 @@ mod tests {
 
     #[test]
     fn a_plan_that_would_bend_a_command_line_is_refused() {
-        let spoil: [fn(&mut RackPlan); 5] = [
+        let spoil: [fn(&mut RackPlan); 6] = [
+            |plan| plan.machines[0].second_mac = Some(plan.machines[1].mac),
             |plan| plan.machines[0].serial = "X,uuid=1".to_owned(),
             |plan| plan.machines[0].disks[1].serial = "A B".to_owned(),
             |plan| plan.machines[1].mac = plan.machines[0].mac,

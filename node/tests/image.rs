@@ -137,6 +137,7 @@ fn image(url: &str, blob: &[u8], raw: &[u8]) -> WriteImage {
             gateway: None,
             dns: vec![],
             hosts: vec![],
+            files: vec![],
         },
         user_ca: "ssh-ed25519 AAAA".into(),
         principal: "muster:n:1".into(),

@@ -82,11 +82,12 @@ const fn declared(word: &'static str, collection: &'static str, schema: &'static
 }
 
 /// Every kind.
-pub(crate) const KINDS: [Kind; 15] = [
+pub(crate) const KINDS: [Kind; 16] = [
     declared("site", "sites", "Site"),
     declared("rack", "racks", "Rack"),
     declared("subnet", "subnets", "Subnet"),
     declared("hardware_profile", "hardware_profiles", "HardwareProfileObject"),
+    declared("network_profile", "network_profiles", "NetworkProfileObject"),
     declared("credential", "credentials", "Credential"),
     declared("image", "images", "Image"),
     declared("stack", "stacks", "Stack"),

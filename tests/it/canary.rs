@@ -181,6 +181,7 @@ fn readable() -> Vec<String> {
                 "clusters" => "slurm",
                 "pools" => "gpu",
                 "hardware_profiles" => "virtual",
+                "network_profiles" => "bonded",
                 "webhooks" => "ops",
                 _ => "lab",
             };

@@ -127,6 +127,13 @@ fn declared_writes() -> Vec<Write> {
             fleet::profile(),
         ),
         (
+            "put_network_profile",
+            "patch_network_profile",
+            "delete_network_profile",
+            "/v1/network_profiles/bonded",
+            fleet::network_profile(),
+        ),
+        (
             "put_credential",
             "patch_credential",
             "delete_credential",

@@ -9,13 +9,14 @@ use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
 /// Every list with the grammar: its name, where it is, and a filter that fits one of at least two.
-const LISTS: [(&str, &str, &str); 27] = [
+const LISTS: [(&str, &str, &str); 28] = [
     ("list_sites", "/v1/sites", "name=lab"),
     ("list_racks", "/v1/racks", "name=r1"),
     ("list_subnets", "/v1/subnets", "name=prov"),
     ("list_clusters", "/v1/clusters", "name=slurm"),
     ("list_pools", "/v1/pools", "name=gpu"),
     ("list_hardware_profiles", "/v1/hardware_profiles", "name=virtual"),
+    ("list_network_profiles", "/v1/network_profiles", "name=bonded"),
     ("list_images", "/v1/images", "name=debian-12"),
     ("list_stacks", "/v1/stacks", "name=base"),
     ("list_suites", "/v1/suites", "name=smoke"),
@@ -64,6 +65,7 @@ async fn fleet(server: &Server) -> Caller {
         ("/v1/role_bindings/more", json!({ "spec": { "subject": "group:more", "role": "viewer" } })),
         ("/v1/racks/r2", fleet::rack()),
         ("/v1/hardware_profiles/other", fleet::profile()),
+        ("/v1/network_profiles/other", fleet::network_profile()),
         ("/v1/suites/other", fleet::suite()),
         ("/v1/pools/other", fleet::pool()),
         ("/v1/stacks/other", fleet::stack()),

@@ -26,6 +26,7 @@ mod hostile; // What nobody sane sends
 mod limits; // How much a caller may send
 mod lists; // Every list has the one grammar
 mod migrations; // The schema, whole or not there
+mod networks; // Bonds, VLANs and addresses of installed nodes
 mod nodes; // Registration, actions, filters
 mod oidc; // Signing in by a provider that is not ours
 mod openapi; // The description of the contract

@@ -52,6 +52,7 @@ async fn every_example_is_accepted() {
         ("racks", "r1"),
         ("subnets", "prov"),
         ("hardware_profiles", "virtual"),
+        ("network_profiles", "bonded"),
         ("credentials", "bmc"),
         ("images", "debian-12"),
         ("stacks", "base"),

@@ -27,7 +27,7 @@ enum Holds {
 use Holds::{All, Nothing, Of, Own, Part};
 
 /// Every list of the API.
-const LISTS: [(&str, &str, Holds); 30] = [
+const LISTS: [(&str, &str, Holds); 31] = [
     ("list_sites", "/v1/sites", Part("/name", "lab", "far-site")),
     ("list_racks", "/v1/racks", Part("/name", "r1", "far-rack")),
     ("list_subnets", "/v1/subnets", Part("/name", "prov", "far-net")),
@@ -47,6 +47,7 @@ const LISTS: [(&str, &str, Holds); 30] = [
     ("list_pair_runs", "/v1/pools/{}/pair-runs", Of("gpu", "far-gpu")),
     ("list_agents", "/v1/sites/{}/agents", Of("lab", "far-site")),
     ("list_hardware_profiles", "/v1/hardware_profiles", All),
+    ("list_network_profiles", "/v1/network_profiles", All),
     ("list_images", "/v1/images", All),
     ("list_stacks", "/v1/stacks", All),
     ("list_suites", "/v1/suites", All),

@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "rack",
             "subnet",
             "hardware_profile",
+            "network_profile",
             "image",
             "stack",
             "suite",

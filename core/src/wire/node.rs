@@ -8,6 +8,7 @@ use crate::firmware::Compared;
 use crate::gates::xid::XidOverrides;
 use crate::gates::{GateResult, Suite};
 use crate::ids::{ClaimId, JobId, NodeId, OperationId, PermitId};
+use crate::network::NetworkFile;
 use crate::profiles::HardwareProfile;
 use crate::stacks::{ConvergePlan, ConvergeReport};
 use crate::values::{Digest, Mac};
@@ -115,6 +116,9 @@ pub struct StaticNetwork {
     pub dns: Vec<String>,
     /// Extra lines of /etc/hosts, as (address, name): names must resolve without a DNS server.
     pub hosts: Vec<(String, String)>,
+    /// What the pool's network profile comes to on this node: written instead of one file with the address. Empty: the pool has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<NetworkFile>,
 }
 
 /// Gates to run, in the order of the suite's stages.

@@ -164,6 +164,7 @@ fn write_image() -> WriteImage {
             gateway: Some("10.77.0.1".into()),
             dns: vec![],
             hosts: vec![("10.77.0.11".into(), "n1".into())],
+            files: vec![],
         },
         user_ca: "ssh-ed25519 AAAA".into(),
         principal: "muster:n1:3".into(),

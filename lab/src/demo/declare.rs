@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{Artifacts, digest, toml_as_json};
+use super::network;
 use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
@@ -49,7 +50,10 @@ pub(super) async fn fleet(
         "address": GATEWAY,
     });
     put(client, "clusters", "slurm-lab", cluster).await?;
-    let pool = json!({ "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab" });
+    put(client, "network_profiles", "bonded", network::profile()).await?;
+    let pool = json!({
+        "image": "debian-12", "stack": "cpu-slurm", "suite": "admit-cpu", "cluster": "slurm-lab", "network_profile": "bonded",
+    });
     put(client, "pools", "cpu", pool).await?;
     for (index, machine) in plan.machines.iter().enumerate().filter(|(_, machine)| machine.name.as_str() != STRANGER) {
         node(client, index, machine).await?;

@@ -7,6 +7,7 @@ mod cast; // Who plays in it
 mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
 mod hold; // What must hold while things are broken
+mod network; // A bond, a VLAN and large packets on a node in service
 mod oracle; // What the machines' own logs say
 mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes

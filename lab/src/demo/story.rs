@@ -11,7 +11,7 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, oracle, report, shared};
+use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, network, oracle, report, shared};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::nfs::Nfs;
@@ -56,6 +56,7 @@ pub(super) async fn tell(
     serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
     let job = run_a_job(slurm, &watch).await?;
     shared::is_served(client, slurm, nfs, &watch).await?;
+    network::holds(rack, slurm, &watch).await?;
     if disturbed {
         hold::boots_alone(rack, programs, &watch).await?;
     }

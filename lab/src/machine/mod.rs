@@ -10,7 +10,7 @@ pub mod firmware; // What it remembers about booting
 pub mod launch; // The seam to what runs it
 pub mod oracle; // Its own account of its power
 pub mod qemu; // Running it in QEMU
-mod qemu_args; // QEMU's command line
+pub(crate) mod qemu_args; // QEMU's command line
 mod qmp; // QEMU's control protocol
 
 #[cfg(test)]

@@ -27,6 +27,11 @@ pub(crate) fn disk_id(index: usize) -> String {
     format!("disk{index}")
 }
 
+/// The tap of a machine's second network card, by that of the first.
+pub(crate) fn second_tap(tap: &str) -> String {
+    format!("{tap}b")
+}
+
 /// The arguments for one boot.
 pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot) -> Vec<String> {
     let order = device_order(plan, boot.order);
@@ -54,6 +59,11 @@ pub(crate) fn arguments(plan: &MachinePlan, tap: &str, accel: Accel, boot: Boot)
     add("-device", "virtio-rng-pci".to_owned());
     add("-netdev", format!("tap,id=net0,ifname={tap},script=no,downscript=no"));
     add("-device", format!("virtio-net-pci,id=nic0,netdev=net0,mac={}{}", plan.mac, order.network));
+    if let Some(mac) = plan.second_mac {
+        add("-netdev", format!("tap,id=net1,ifname={},script=no,downscript=no", second_tap(tap)));
+        // At SECOND_NIC_PCI, behind all that is placed in order; without a boot ROM.
+        add("-device", format!("virtio-net-pci,id=nic1,netdev=net1,mac={mac},addr=0x10,romfile="));
+    }
     for (index, disk) in plan.disks.iter().enumerate() {
         disk_arguments(index, disk, &order.disks[index], &mut add);
     }
@@ -135,6 +145,9 @@ mod tests {
             assert!(line.contains(part), "{part} in {line}");
         }
         assert!(!line.contains("pflash"));
+        let second = "ifname=tap0b,script=no,downscript=no -device virtio-net-pci,id=nic1,netdev=net1,mac=52:54:00:4d:56:02,addr=0x10,romfile= ";
+        assert!(line.contains(second), "{line}");
+        assert!(!command_line(2, BootOrder::Own).contains("net1"), "the third machine has one card");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod forward; // A door into the namespace
 mod ip; // Running `ip`
 mod lease; // Who owns the directory
 mod netns; // The namespace
+pub(crate) mod vlan; // The other end of a VLAN
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -29,7 +30,8 @@ use crate::error::{LabError, io};
 use crate::machine::Machine;
 use crate::machine::accel::Accel;
 use crate::machine::qemu::Qemu;
-use crate::plan::{BMC_GATEWAY, GATEWAY, MachinePlan, RackPlan, console_address};
+use crate::machine::qemu_args::second_tap;
+use crate::plan::{BMC_GATEWAY, GATEWAY, MTU, MachinePlan, RackPlan, console_address};
 
 /// The port every BMC listens on.
 const BMC_PORT: u16 = 443;
@@ -159,7 +161,7 @@ fn tap_name(index: usize) -> String {
     format!("tap{index}")
 }
 
-/// `br0` joins the machines' taps: the provisioning network. `bmc0` only carries addresses: the out-of-band network, which in
+/// `br0` joins the machines' taps: the provisioning network, which carries large packets and every VLAN. `bmc0` only carries addresses: the out-of-band network, which in
 /// a rack no machine can reach from its own network card.
 fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError> {
     netns.create()?;
@@ -168,10 +170,15 @@ fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError
         netns.ip(&["addr", "add", &format!("{gateway}/24"), "dev", bridge])?;
         netns.ip(&["link", "set", bridge, "up"])?;
     }
+    let mtu = MTU.to_string();
+    // Said aloud, or the bridge would follow the least of its ports.
+    netns.ip(&["link", "set", "br0", "mtu", &mtu])?;
     for (index, machine) in machines.iter().enumerate() {
         let tap = tap_name(index);
-        netns.ip(&["tuntap", "add", "dev", &tap, "mode", "tap"])?;
-        netns.ip(&["link", "set", &tap, "master", "br0", "up"])?;
+        for tap in machine.second_mac.map(|_| second_tap(&tap)).iter().chain([&tap]) {
+            netns.ip(&["tuntap", "add", "dev", tap, "mode", "tap"])?;
+            netns.ip(&["link", "set", tap, "mtu", &mtu, "master", "br0", "up"])?;
+        }
         if let Some(bmc) = &machine.bmc {
             netns.ip(&["addr", "add", &format!("{}/24", bmc.address), "dev", "bmc0"])?;
         }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
+use muster_core::network::{NetworkFile, SINGLE};
 use muster_core::wire::node::{Failure, Marker, StaticNetwork, WriteImage};
 
 use crate::failure::{fatal, io};
@@ -20,12 +21,14 @@ const HOST_KEY: &str = "etc/ssh/ssh_host_ed25519_key";
 /// # Errors
 /// `malformed` for a plan that holds what no file may, `io`, `tool_failed`.
 pub fn settle(cx: &JobContext, root: &Path, image: &WriteImage, marker: &Marker) -> Result<String, Failure> {
-    let network = network(&image.network)?;
+    let files = networks(&image.network)?;
     let hosts = hosts(&image.hostname, &image.network)?;
     let put = |path: &str, mode: u32, text: &str| put(root, path, mode, text);
     put("etc/hostname", 0o644, &format!("{}\n", name(&image.hostname)?))?;
     put("etc/hosts", 0o644, &hosts)?;
-    put("etc/systemd/network/10-muster.network", 0o644, &network)?;
+    for NetworkFile { path, content } in &files {
+        put(path.trim_start_matches('/'), 0o644, content)?;
+    }
     if !image.network.dns.is_empty() {
         let servers: String = image.network.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
         put("etc/resolv.conf", 0o644, &servers)?;
@@ -60,8 +63,18 @@ fn host_key(cx: &JobContext, root: &Path) -> Result<String, Failure> {
     public_line(&std::fs::read_to_string(key.with_extension("pub")).map_err(io(HOST_KEY))?)
 }
 
+/// What the pool's network profile came to, where it has one; else one file with the node's address.
+fn networks(network: &StaticNetwork) -> Result<Vec<NetworkFile>, Failure> {
+    let own = NetworkFile { path: SINGLE.into(), content: single(network)? };
+    match NetworkFile::problem(&network.files) {
+        Some(problem) => Err(fatal("malformed", problem)),
+        None if network.files.is_empty() => Ok(vec![own]),
+        None => Ok(network.files.clone()),
+    }
+}
+
 /// networkd's own names for it; the address is static, so the node boots with nobody there to answer it.
-fn network(network: &StaticNetwork) -> Result<String, Failure> {
+fn single(network: &StaticNetwork) -> Result<String, Failure> {
     let address = network.address.split_once('/').and_then(|(ip, prefix)| {
         let (ip, prefix): (IpAddr, u8) = (ip.parse().ok()?, prefix.parse().ok()?);
         (prefix <= if ip.is_ipv4() { 32 } else { 128 }).then(|| format!("{ip}/{prefix}"))
@@ -144,12 +157,13 @@ mod tests {
             gateway: Some("10.77.0.1".into()),
             dns: vec![],
             hosts: vec![("10.77.0.1".into(), "controller".into())],
+            files: vec![],
         }
     }
 
     #[test]
     fn files_say_what_the_plan_says() {
-        let text = network(&wanted()).unwrap();
+        let text = single(&wanted()).unwrap();
         assert!(
             text.contains("MACAddress=52:54:00:00:00:01\n")
                 && text.contains("Address=10.77.0.11/24\nGateway=10.77.0.1\n")
@@ -158,10 +172,33 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_profile_take_the_place_of_the_one_and_lie_nowhere_else() {
+        let with = |path: &str, content: &str| {
+            let file = NetworkFile { path: path.into(), content: content.into() };
+            networks(&StaticNetwork { files: vec![file], ..wanted() })
+        };
+        assert_eq!(networks(&wanted()).unwrap()[0].path, "/etc/systemd/network/10-muster.network");
+        let bond = "/etc/systemd/network/10-muster-bond0.netdev";
+        let written = with(bond, "[NetDev]\n").unwrap();
+        assert_eq!((written.len(), written[0].path.as_str()), (1, bond));
+        for bad in [
+            "/etc/passwd",
+            "/etc/systemd/network/99-default.network",
+            "/etc/systemd/network/10-muster-../../x.network",
+            "/etc/systemd/network/10-muster-a.link",
+            "etc/systemd/network/10-muster.network",
+            "/etc/systemd/network/10-muster.netdev",
+        ] {
+            assert_eq!(with(bad, "").unwrap_err().code, "malformed", "{bad}");
+        }
+        assert_eq!(with(bond, "a\0b").unwrap_err().code, "malformed");
+    }
+
+    #[test]
     fn nothing_slips_a_second_line_into_a_file() {
-        assert!(network(&StaticNetwork { address: "10.0.0.1/24\n[Match]".into(), ..wanted() }).is_err());
-        assert!(network(&StaticNetwork { address: "10.0.0.1/33".into(), ..wanted() }).is_err());
-        assert!(network(&StaticNetwork { gateway: Some("x".into()), ..wanted() }).is_err());
+        assert!(single(&StaticNetwork { address: "10.0.0.1/24\n[Match]".into(), ..wanted() }).is_err());
+        assert!(single(&StaticNetwork { address: "10.0.0.1/33".into(), ..wanted() }).is_err());
+        assert!(single(&StaticNetwork { gateway: Some("x".into()), ..wanted() }).is_err());
         for bad in ["", "a b", "a\nb", "-a", "a..b"] {
             assert!(hosts(bad, &wanted()).is_err(), "{bad}");
         }

@@ -123,13 +123,14 @@ const ROUTES: [(char, &str, &str, Where); 93] = [
 
 /// The kinds that are declared: collection, kind, and whether they lie somewhere. The others are everybody's who may read anything, and written
 /// by those who may everywhere.
-const DECLARED: [(&str, &str, bool); 12] = [
+const DECLARED: [(&str, &str, bool); 13] = [
     ("sites", "site", true),
     ("racks", "rack", true),
     ("subnets", "subnet", true),
     ("clusters", "cluster", true),
     ("pools", "pool", true),
     ("hardware_profiles", "hardware_profile", false),
+    ("network_profiles", "network_profile", false),
     ("images", "image", false),
     ("stacks", "stack", false),
     ("suites", "suite", false),

@@ -37,6 +37,7 @@ fn operations() -> Vec<Operation> {
             "suites" => "smoke",
             "credentials" => "bmc",
             "hardware_profiles" => "virtual",
+            "network_profiles" => "bonded",
             _ => "x",
         };
         let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");

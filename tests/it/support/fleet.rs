@@ -24,6 +24,14 @@ pub(crate) fn profile() -> Value {
     }})
 }
 
+/// Fits every node of [`node`]: it asks for no more than the interface that it is provisioned by.
+pub(crate) fn network_profile() -> Value {
+    json!({ "spec": {
+        "interfaces": { "first": { "is": { "boot": true }, "mtu": 9000 } },
+        "vlans": { "storage": { "id": 120, "over": "first", "addresses": [{ "beside": { "subnet": "prov", "network": "10.79.0.0/24" } }] } },
+    }})
+}
+
 pub(crate) fn image() -> Value {
     json!({ "spec": {
         "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "digest": digest("image"),
@@ -75,6 +83,7 @@ pub(crate) async fn declare(admin: &Caller) {
         ("/v1/racks/r1", rack()),
         ("/v1/subnets/prov", subnet()),
         ("/v1/hardware_profiles/virtual", profile()),
+        ("/v1/network_profiles/bonded", network_profile()),
         ("/v1/credentials/bmc", json!({ "spec": { "purpose": "bmc", "user": "root", "secret": "calvin" } })),
         ("/v1/images/debian-12", image()),
         ("/v1/stacks/base", stack()),

@@ -32,6 +32,13 @@ resource "muster_hardware_profile" "virtual" {
     deadlines_s = { imaging = 3600 }
   }
 }
+resource "muster_network_profile" "bonded" {
+  name = "bonded"
+  spec = {
+    interfaces = { first = { is = { boot = true }, mtu = 9000 } }
+    vlans      = { storage = { id = 120, over = "first", addresses = [{ label = "storage" }] } }
+  }
+}
 resource "muster_credential" "bmc" {
   name           = "bmc"
   spec           = { purpose = "bmc", user = "root" }
@@ -121,11 +128,12 @@ fn fleet() -> String {
 }
 
 /// What is declared after [`changed`]: the kind, the name of its resource, and of the object.
-const DECLARED: [(&str, &str, &str); 14] = [
+const DECLARED: [(&str, &str, &str); 15] = [
     ("site", "lab", "lab"),
     ("rack", "r1", "r1"),
     ("subnet", "prov", "prov"),
     ("hardware_profile", "virtual", "virtual"),
+    ("network_profile", "bonded", "bonded"),
     ("credential", "bmc", "bmc"),
     ("image", "debian", "debian-12"),
     ("stack", "base", "base"),

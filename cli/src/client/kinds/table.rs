@@ -137,6 +137,14 @@ pub(super) const NOUNS: &[Noun] = &[
         columns: super::PLAIN,
     },
     Noun {
+        kind: "network_profile",
+        collection: "network_profiles",
+        about: "Network profiles: bonds, VLANs, MTU and addresses of installed nodes",
+        can: DECLARED,
+        parameters: &[],
+        columns: super::PLAIN,
+    },
+    Noun {
         kind: "image",
         collection: "images",
         about: "Images: what is written onto disks",

@@ -4,6 +4,7 @@ mod adopt; // The first login to a machine that runs already
 mod bmc; // BMCs, and their passwords
 mod cluster; // Members as the scheduler must know them
 mod firmware; // Firmware and BIOS, as the stack wants them of this machine
+mod network; // The network that a node is installed with
 mod pair; // Two nodes that measure each other
 mod stack; // The stack, resolved for one node
 
@@ -17,7 +18,7 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergePlan;
 use muster_core::values::Digest;
 use muster_core::wire::agent::{BootLive, Job, JobSpec, Login};
-use muster_core::wire::node::{GatePlan, StaticNetwork, WipePlan, WriteImage};
+use muster_core::wire::node::{GatePlan, WipePlan, WriteImage};
 use serde::Deserialize;
 use sqlx::PgConnection;
 
@@ -279,13 +280,7 @@ async fn write_image(conn: &mut PgConnection, s: &Sources<'_>, subnet: &SubnetDo
         esp_partition: image.partitions.esp,
         root_partition: image.partitions.root,
         hostname: s.node.name.clone(),
-        network: StaticNetwork {
-            mac: s.wiring.boot_mac,
-            address: format!("{}/{}", s.wiring.address, subnet.network.prefix_len()),
-            gateway: subnet.gateway.map(|gateway| gateway.to_string()),
-            dns: subnet.dns.iter().map(ToString::to_string).collect(),
-            hosts: vec![(s.wiring.address.to_string(), s.node.name.clone())],
-        },
+        network: network::of(conn, s, subnet, &facts).await?,
         user_ca: s.keys.user_ca_line()?,
         // The OS that is about to be written knows this epoch, whatever was there before.
         principal: format!("muster:{}:{}", s.node.id, s.row.epoch),

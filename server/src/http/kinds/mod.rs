@@ -4,6 +4,7 @@ mod clusters;
 mod credentials;
 mod hardware_profiles;
 mod images;
+mod network_profiles;
 mod pools;
 mod racks;
 mod role_bindings;
@@ -25,6 +26,7 @@ use muster_api::webhooks::WebhookSpec;
 use muster_core::clusters::ClusterSpec;
 use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
+use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
 use utoipa_axum::router::OpenApiRouter;
@@ -39,6 +41,7 @@ pub fn router() -> OpenApiRouter<App> {
         .merge(routes::<RackSpec>())
         .merge(routes::<SubnetSpec>())
         .merge(routes::<HardwareProfile>())
+        .merge(routes::<NetworkProfile>())
         .merge(routes::<CredentialSpec>())
         .merge(routes::<ImageManifest>())
         .merge(routes::<StackSpec>())

@@ -28,6 +28,8 @@ impl Declared for PoolSpec {
         references.extend(smoke.map(|name| Reference::new("/spec/health/smoke", "suite", name)));
         references
             .extend(self.profile.iter().map(|name| Reference::new("/spec/profile", "hardware_profile", name.as_str())));
+        let network = self.network_profile.iter();
+        references.extend(network.map(|name| Reference::new("/spec/network_profile", "network_profile", name)));
         references
     }
 

@@ -22,6 +22,7 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::effects::Effect;
 use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
+use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
 use muster_core::values::Name;
@@ -124,6 +125,7 @@ async fn plan_kind(
         RackSpec::KIND => plan_declared::<RackSpec>(app, conn, actor, object).await,
         SubnetSpec::KIND => plan_declared::<SubnetSpec>(app, conn, actor, object).await,
         HardwareProfile::KIND => plan_declared::<HardwareProfile>(app, conn, actor, object).await,
+        NetworkProfile::KIND => plan_declared::<NetworkProfile>(app, conn, actor, object).await,
         CredentialSpec::KIND => plan_declared::<CredentialSpec>(app, conn, actor, object).await,
         ImageManifest::KIND => plan_declared::<ImageManifest>(app, conn, actor, object).await,
         StackSpec::KIND => plan_declared::<StackSpec>(app, conn, actor, object).await,

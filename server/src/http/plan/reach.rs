@@ -44,6 +44,8 @@ impl Reach {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
             },
+            // Nodes that run keep the network they were installed with: it is written with the next image, which gates follow anyhow.
+            "network_profile" if before != after => Self { effect: Effect::Reinstall, gated: true },
             "suite" => Self { effect: Effect::None, gated: before != after },
             "cluster" if before != after => Self { effect: Effect::InPlace, gated: false },
             "credential" if before["purpose"] == "stack" => Self { effect: Effect::InPlace, gated: false },
@@ -88,6 +90,9 @@ async fn of_pool(conn: &mut PgConnection, before: &PoolSpec, after: &PoolSpec) -
         let old = spec::<ImageManifest>(conn, "image", &before.image).await?;
         let new = spec::<ImageManifest>(conn, "image", &after.image).await?;
         effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_image(&old, &new)));
+    }
+    if before.network_profile != after.network_profile {
+        effect = effect.max(Effect::Reinstall);
     }
     Ok(Reach { effect, gated: effect != Effect::None || before.suite != after.suite })
 }

@@ -1,0 +1,166 @@
+//! Which interface of a node the profile means, and which addresses the node gets: all that can fail for one node, before anything of it is touched.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::language::{Address, Interface, Link, Match, NetworkProfile};
+use crate::facts::{Facts, Nic};
+use crate::stacks::language::rail;
+use crate::values::Mac;
+
+/// RFC 8200: what every IPv6 link carries.
+const LEAST_IPV6_MTU: u32 = 1280;
+
+/// The node that a profile is rendered for.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The profile's name, for people.
+    pub profile: &'a str,
+    pub node: &'a str,
+    pub facts: &'a Facts,
+    /// Text labels of the node.
+    pub labels: &'a BTreeMap<String, String>,
+    pub own: &'a Own,
+}
+
+/// How the node is provisioned, and so reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    pub mac: Mac,
+    pub address: Ipv4Addr,
+    /// The declared subnet, and its network.
+    pub subnet: String,
+    pub network: Ipv4Net,
+    pub gateway: Option<Ipv4Addr>,
+    pub dns: Vec<Ipv4Addr>,
+}
+
+/// Interfaces and addresses, by the names of their links.
+pub(super) struct Resolved<'a> {
+    pub macs: BTreeMap<&'a str, Mac>,
+    pub addresses: BTreeMap<&'a str, Vec<IpNet>>,
+}
+
+pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> Result<Resolved<'a>, String> {
+    let mut macs: BTreeMap<&str, Mac> = BTreeMap::new();
+    for (name, interface) in &profile.interfaces {
+        let nic = find(&interface.is, subject).ok_or_else(|| missing(name, interface, subject))?;
+        if let Some((other, _)) = macs.iter().find(|(_, mac)| **mac == nic.mac) {
+            let Subject { profile, node, .. } = subject;
+            return Err(format!(
+                "The network profile {profile} means the interface {} of {node} by {other} and by {name}: match one of them otherwise.",
+                nic.name
+            ));
+        }
+        macs.insert(name, nic.mac);
+    }
+    for made in profile.bonds.keys().chain(profile.vlans.keys()) {
+        if subject.facts.nics.iter().any(|nic| nic.name == *made) {
+            let Subject { profile, node, .. } = subject;
+            return Err(format!(
+                "The network profile {profile} makes {made}, and {node} has an interface of that name."
+            ));
+        }
+    }
+    let mut addresses = BTreeMap::new();
+    for link in profile.links() {
+        let own = (profile.management() == Some(link.name)).then(|| {
+            IpNet::new(IpAddr::V4(subject.own.address), subject.own.network.prefix_len())
+                .expect("a network's prefix length fits its addresses")
+        });
+        let mut all: Vec<IpNet> = own.into_iter().collect();
+        for address in link.addresses {
+            all.push(further(link, address, subject)?);
+        }
+        let narrow = profile.mtu(link.name) < LEAST_IPV6_MTU;
+        if let (true, Some(address)) = (narrow, all.iter().find(|address| address.addr().is_ipv6())) {
+            let at = &link.name;
+            return Err(complaint(subject, &format!("{address} on {at} needs an MTU of at least {LEAST_IPV6_MTU}")));
+        }
+        check_routes(&link, &all, subject)?;
+        addresses.insert(link.name, all);
+    }
+    Ok(Resolved { macs, addresses })
+}
+
+fn find<'a>(is: &Match, subject: Subject<'a>) -> Option<&'a Nic> {
+    let nics = &subject.facts.nics;
+    match is {
+        Match::Boot(_) => nics.iter().find(|nic| nic.mac == subject.own.mac),
+        Match::Rail(number) => {
+            let name = rail(subject.facts, usize::from(*number))?;
+            nics.iter().find(|nic| nic.name == name)
+        }
+        Match::Pci(address) => nics.iter().find(|nic| nic.pci_address.as_ref() == Some(address)),
+        Match::Interface(name) => nics.iter().find(|nic| nic.name == *name),
+    }
+}
+
+/// The sentence for a node that lacks an interface.
+fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
+    let what = match &interface.is {
+        Match::Boot(_) => format!("with the MAC {} that it is provisioned by", subject.own.mac),
+        Match::Rail(number) => format!("that is rail {number}"),
+        Match::Pci(address) => format!("at the PCI address {address}"),
+        Match::Interface(known) => format!("called {known}"),
+    };
+    let own = |nic: &Nic| format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"));
+    let has: Vec<String> = subject.facts.nics.iter().take(16).map(own).collect();
+    let Subject { profile, node, .. } = subject;
+    format!(
+        "The network profile {profile} wants an interface {what} ({name}), which {node} does not have; it has {}. Inspect the node again, or change \
+         the profile.",
+        if has.is_empty() { "none".to_owned() } else { has.join(", ") }
+    )
+}
+
+fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<IpNet, String> {
+    let at = link.name;
+    match address {
+        Address::Label(label) => {
+            let text = subject.labels.get(label);
+            let text = text.ok_or_else(|| {
+                complaint(subject, &format!("the address of {at} is in its label {label}, which it does not have"))
+            })?;
+            text.parse().map_err(|_| {
+                let what = "no address with a prefix length, such as 10.20.0.11/24";
+                complaint(subject, &format!("its label {label} is {text:?}, which is {what}"))
+            })
+        }
+        Address::Beside { subnet, network } => {
+            let own = subject.own;
+            if own.subnet != *subnet {
+                let have = &own.subnet;
+                let why = format!("its own address is in the subnet {have}, and that of {at} is taken beside {subnet}");
+                return Err(complaint(subject, &why));
+            }
+            let number = u32::from(own.address) - u32::from(own.network.network());
+            let most = u32::from(network.broadcast()) - u32::from(network.network());
+            if number == 0 || number >= most {
+                let why =
+                    format!("{network} has no host number {number}, which its own address has in {}", own.network);
+                return Err(complaint(subject, &why));
+            }
+            let address = Ipv4Addr::from(u32::from(network.network()) + number);
+            Ok(IpNet::new(IpAddr::V4(address), network.prefix_len()).expect("a network's prefix length fits"))
+        }
+    }
+}
+
+fn check_routes(link: &Link<'_>, addresses: &[IpNet], subject: Subject<'_>) -> Result<(), String> {
+    let reached = |via: &IpAddr| addresses.iter().any(|address| address.contains(via));
+    match link.routes.iter().find(|route| !reached(&route.via)) {
+        None => Ok(()),
+        Some(route) => {
+            let why =
+                format!("{} is in none of the networks of {}, so {} cannot go over it", route.via, link.name, route.to);
+            Err(complaint(subject, &why))
+        }
+    }
+}
+
+fn complaint(Subject { profile, node, .. }: Subject<'_>, why: &str) -> String {
+    format!("The network profile {profile} does not fit {node}: {why}.")
+}

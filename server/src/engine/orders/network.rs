@@ -1,0 +1,51 @@
+//! The network that a node is installed with: one address, or what its pool's network profile comes to on it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, anyhow};
+use muster_core::facts::Facts;
+use muster_core::network::{self, NetworkFile, Own, Subject};
+use muster_core::wire::node::StaticNetwork;
+use sqlx::PgConnection;
+
+use super::{Sources, SubnetDocument};
+use crate::db;
+
+/// Fails where the profile does not fit this node: nothing of it has been written then.
+pub(super) async fn of(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+    facts: &Facts,
+) -> anyhow::Result<StaticNetwork> {
+    Ok(StaticNetwork {
+        mac: s.wiring.boot_mac,
+        address: format!("{}/{}", s.wiring.address, subnet.network.prefix_len()),
+        gateway: subnet.gateway.map(|gateway| gateway.to_string()),
+        dns: subnet.dns.iter().map(ToString::to_string).collect(),
+        hosts: vec![(s.wiring.address.to_string(), s.node.name.clone())],
+        files: files(conn, s, subnet, facts).await?,
+    })
+}
+
+async fn files(
+    conn: &mut PgConnection,
+    s: &Sources<'_>,
+    subnet: &SubnetDocument,
+    facts: &Facts,
+) -> anyhow::Result<Vec<NetworkFile>> {
+    let Some((name, profile)) = db::specs::find_network_profile(conn, s.node.id).await? else { return Ok(Vec::new()) };
+    let profile = profile.with_context(|| format!("there is no network profile {name} any more"))?;
+    let labels: BTreeMap<String, String> =
+        serde_json::from_value(s.node.labels.clone()).context("the node's labels")?;
+    let own = Own {
+        mac: s.wiring.boot_mac,
+        address: s.wiring.address,
+        subnet: s.wiring.subnet_name.clone(),
+        network: subnet.network,
+        gateway: subnet.gateway,
+        dns: subnet.dns.clone(),
+    };
+    let subject = Subject { profile: &name, node: &s.node.name, facts, labels: &labels, own: &own };
+    network::render(&profile, subject).map_err(|why| anyhow!(why))
+}
