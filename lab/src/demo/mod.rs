@@ -10,9 +10,10 @@ mod hold; // What must hold while things are broken
 mod oracle; // What the machines' own logs say
 mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
+mod recover; // What fails in service is recovered, on six machines
 mod report; // What a person reads at the end
 mod story; // The acts of the main job, in order
-mod veteran; // That machine
+mod veteran; // A machine that somebody else built
 mod watch; // Shows how far every node is
 
 use std::path::PathBuf;
@@ -45,6 +46,16 @@ pub struct DemoOptions {
     pub ending: Ending,
     pub disturbance: Disturbance,
     pub adoption: Adoption,
+    pub play: Play,
+}
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Play {
+    /// The main job, with what the other options add to it or put in its place.
+    MainJob,
+    /// Machines in service fail and are recovered.
+    Recoveries,
 }
 
 /// What happens after the main job.
@@ -81,6 +92,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
     let mut plan = match (options.adoption, options.disturbance) {
+        _ if options.play == Play::Recoveries => RackPlan::small(recover::MACHINES),
         (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
         (_, Disturbance::None) => RackPlan::reference(),
         (_, Disturbance::Kills) => RackPlan::with_stranger(),
@@ -102,7 +114,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
 async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &CancellationToken) -> anyhow::Result<()> {
     let programs = programs::Programs::start(options, rack).await?;
     let told = tokio::select! {
-        told = story::tell(options, rack, slurm, &programs) => told,
+        told = play(options, rack, slurm, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
     let told = match (&told, &options.browser) {
@@ -119,6 +131,13 @@ async fn run_in(options: &DemoOptions, rack: &Rack, slurm: &Slurm, cancel: &Canc
     }
     programs.close().await;
     told
+}
+
+async fn play(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &programs::Programs) -> anyhow::Result<()> {
+    match options.play {
+        Play::MainJob => story::tell(options, rack, slurm, programs).await,
+        Play::Recoveries => recover::tell(options, rack, slurm, programs).await,
+    }
 }
 
 /// Opens every page of the console in a real browser, with the run's nodes on them.
