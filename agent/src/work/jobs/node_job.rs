@@ -49,9 +49,9 @@ pub(in crate::work) async fn run(context: &JobContext, login: &Login, work: Work
     let mut backoff = Backoff::new(Duration::from_secs(15));
     let mut barren = 0;
     while barren < BARREN {
-        // What has begun goes on without us: then the connection is waited for as long as the job has time.
-        let session = match (context.job.attempt, following.offset, barren) {
-            (1, 0, 0) => reach_up(context, login).await?,
+        // What is seen to have begun goes on without us, and what writes disks may have: then there is as long as the job has time.
+        let session = match (&following.work, following.offset, barren) {
+            (Work::Gate(_) | Work::Converge(_), 0, 0) => reach_up(context, login).await?,
             _ => reach(context, login, OtherKey::Refuse).await?,
         };
         let before = following.offset;

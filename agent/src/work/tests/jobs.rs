@@ -132,14 +132,16 @@ async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_ti
     let gone = node("");
     let login = gone.login(PRINCIPAL);
     drop(gone);
-    let job = Job { timeout_s: 3600, ..wipe(&agent, login.clone(), plan()).job.clone() };
-    let first = JobContext::new(job.clone(), Arc::clone(&agent));
-    let failure = node_job::run(&first, &login, Work::Wipe(plan())).await.unwrap_err();
+    let spec = JobSpec::Inventory { login: login.clone() };
+    let job = Job { timeout_s: 3600, spec, ..wipe(&agent, login.clone(), plan()).job.clone() };
+    // However often it was tried before.
+    let looking = JobContext::new(Job { attempt: 2, ..job.clone() }, Arc::clone(&agent));
+    let failure = jobs::execute(&looking).await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("ssh_unreachable", true));
     assert!(failure.message.starts_with("n1 let nobody in for 1 s; waiting for SSH"), "{}", failure.message);
-    // What an earlier attempt may have begun goes on there without us.
-    let second = JobContext::new(Job { attempt: 2, ..job }, Arc::clone(&agent));
-    let waits = tokio::time::timeout(Duration::from_secs(3), node_job::run(&second, &login, Work::Wipe(plan()))).await;
+    // What an earlier attempt may have begun to write goes on there without us.
+    let wiping = JobContext::new(job, Arc::clone(&agent));
+    let waits = tokio::time::timeout(Duration::from_secs(3), node_job::run(&wiping, &login, Work::Wipe(plan()))).await;
     assert!(waits.is_err(), "{waits:?}");
 }
 
