@@ -61,6 +61,7 @@ async fn read(target: &BmcTarget) {
         power_off: zero,
         shutdown: zero,
         dip: zero,
+        stays_off: zero,
         inventory: second,
         update: zero,
         boot: zero,

@@ -53,6 +53,9 @@ pub(crate) struct DemoArguments {
     /// Do that instead of the main job.
     #[arg(long, conflicts_with_all = ["adopt", "kills", "browser"])]
     pub only_adopt: bool,
+    /// Instead of it, have six machines in service fail in several ways, and be recovered.
+    #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "kills", "browser"])]
+    pub only_recoveries: bool,
 }
 
 /// A simulated fleet.

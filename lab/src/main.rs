@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use muster_lab::control::{Act, DiskQuery, LabClient};
-use muster_lab::demo::{Adoption, Artifacts, DemoOptions, Disturbance, Ending};
+use muster_lab::demo::{Adoption, Artifacts, DemoOptions, Disturbance, Ending, Play};
 use muster_lab::fleet::worker::WorkerOptions;
 use muster_lab::fleet::{FleetOptions, ServerOptions, worker};
 use muster_lab::simulated::habits::Habits;
@@ -184,6 +184,7 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             (false, true) => Adoption::Also,
             (false, false) => Adoption::None,
         },
+        play: if arguments.only_recoveries { Play::Recoveries } else { Play::MainJob },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };
     let cancel = CancellationToken::new();

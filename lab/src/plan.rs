@@ -182,6 +182,17 @@ impl RackPlan {
         MachinePlan { name, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
     }
 
+    /// Small machines with a BMC and one disk each, which serve already: for what happens to nodes in service.
+    pub fn small(machines: u8) -> Self {
+        let small = |index| {
+            let bmc = BmcPlan::factory(Ipv4Addr::new(10, 77, 1, 10 + index));
+            let mut machine = reference_machine(index, FirmwareKind::Bios, 1024, Some(bmc));
+            machine.disks.retain(|disk| disk.serial == small_disk(index));
+            machine
+        };
+        Self { accel: AccelPlan::Probe, machines: (1..=machines).map(small).collect() }
+    }
+
     /// Refuses a plan that cannot be built, and text that could mean something else on a command line.
     pub fn validate(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Plan(why));
@@ -263,6 +274,11 @@ fn with_second(index: u8, machine: MachinePlan) -> MachinePlan {
     MachinePlan { second_mac: Some(Mac([0x52, 0x54, 0x00, 0x4d, 0x56, index])), ..machine }
 }
 
+/// The only disk of the machine of that number in [`RackPlan::small`].
+pub fn small_disk(index: u8) -> String {
+    format!("MUSTER-NVME-A-{index}")
+}
+
 fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Option<BmcPlan>) -> MachinePlan {
     let disk = |kind, label: &str, size_gib| DiskPlan { kind, serial: format!("MUSTER-{label}-{index}"), size_gib };
     let name = format!("n{index}").parse().expect("n and a digit are a name");
@@ -300,6 +316,9 @@ mod tests {
         let again: RackPlan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert_eq!(again.machines.len(), 5);
         assert!(again.machines[2].manual_power());
+        let small = RackPlan::small(6);
+        small.validate().unwrap();
+        assert!(small.machines.iter().all(|machine| machine.bmc.is_some() && machine.disks.len() == 1));
     }
 
     #[test]

@@ -76,6 +76,8 @@ async fn a_node_that_fails_its_sweep_is_drained_recovered_and_serves_again() {
         (Some("recovered"), Some("gate:node.profile"))
     );
     assert_eq!(outcomes(&all[0]), ["done", "done", "done"], "the power cycle was not needed");
+    let looked = "step.succeeded firmware_look".to_owned();
+    assert!(world.history("n1").await.contains(&looked), "what its BMC says is for whoever reads the bundle");
     let way = world.states("n1").await;
     let way: Vec<&str> = way.iter().map(String::as_str).skip_while(|state| *state != "draining").collect();
     assert_eq!(way, ["draining", "repairing", "validating", "repairing", "validating", "admitting", "in_service"]);

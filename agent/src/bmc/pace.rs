@@ -34,6 +34,8 @@ pub struct Limits {
     pub shutdown: Duration,
     /// No BMC shows the dip of a restart later than this.
     pub dip: Duration,
+    /// One that was told to restart and shows off for so long stays off: no restart does for longer than seconds.
+    pub stays_off: Duration,
     /// All that is read of firmware and BIOS: an inventory of a hundred parts, one call for each.
     pub inventory: Duration,
     /// One firmware update, by the BMC's own task: some write for half an hour.
@@ -60,6 +62,7 @@ impl Default for Limits {
             power_off: Duration::from_mins(1),
             shutdown: Duration::from_mins(3),
             dip: Duration::from_secs(15),
+            stays_off: Duration::from_mins(1),
             inventory: Duration::from_mins(1),
             update: Duration::from_mins(60),
             boot: Duration::from_mins(30),

@@ -14,6 +14,9 @@ use crate::boot::arm::ArmedBoots;
 use crate::cluster::slurm::Controllers;
 use crate::ssh::kept::KeptSessions;
 
+/// Two attempts of it are what Slurm gives a slurmd before it calls a node down (SlurmdTimeout, 300 s).
+pub const SILENT: Duration = Duration::from_secs(150);
+
 /// One agent process after the server welcomed it.
 #[derive(Debug)]
 pub struct Agent {
@@ -27,6 +30,8 @@ pub struct Agent {
     pub controllers: Controllers,
     pub blobs: BlobCache,
     pub reports: Reports,
+    /// A system that is to be up and lets nobody in for so long is down.
+    pub silent: Duration,
     /// What one job leaves for the next on the same node.
     pub sessions: KeptSessions,
     /// Cancelled once the server says that another process acts for the site.

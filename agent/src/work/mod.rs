@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::agent::Agent;
+use self::agent::{Agent, SILENT};
 use self::backoff::Backoff;
 use self::binary::NodeBinary;
 use self::client::{CallError, Client, Server};
@@ -131,6 +131,7 @@ pub async fn run(options: AgentOptions, cancel: CancellationToken) -> Result<(),
         controllers: Controllers::default(),
         blobs,
         reports,
+        silent: SILENT,
         sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     });

@@ -10,7 +10,7 @@ use crate::lifecycle::steps::Step;
 words! {
     /// Something that is tried on a node that fails.
     Rung, "rung" {
-        /// Look at the machine before anything is changed: which parts are there, by serial.
+        /// Look at the machine before anything is changed: which parts are there, by serial, and what its BMC says of firmware and BIOS.
         Collect = "collect",
         /// Converge once more: it starts services that are dead, and mends what drifted.
         RestartServices = "restart_services",
@@ -29,7 +29,7 @@ impl Rung {
     /// The steps it consists of, within the stay in `repairing`. None of what is done elsewhere: another image is written in `imaging`.
     pub fn steps(self) -> &'static [Step] {
         match self {
-            Self::Collect => &[Step::Inventory],
+            Self::Collect => &[Step::Inventory, Step::FirmwareLook],
             Self::RestartServices => &[Step::Converge],
             Self::Reboot => &[Step::Reboot],
             Self::PowerCycle => &[Step::PowerOff, Step::BootDisk],

@@ -132,6 +132,21 @@ async fn a_one_time_override_boots_the_network_once_and_power_follows_the_answer
 }
 
 #[tokio::test]
+async fn a_machine_that_a_reset_leaves_off_is_so_once() {
+    let bench = bench().await;
+    bench.reset("On").await;
+    bench.becomes(PowerState::On).await;
+    bench.machine.stay_off_once().await;
+    bench.launcher.guest_exits(Exit::Reset);
+    bench.becomes(PowerState::Off).await;
+    bench.reset("On").await;
+    bench.becomes(PowerState::On).await;
+    let mut entries = bench.machine.subscribe();
+    bench.launcher.guest_exits(Exit::Reset);
+    assert!(matches!(entries.recv().await.unwrap().what, Happening::Reboot { .. }));
+}
+
+#[tokio::test]
 async fn bad_requests_are_refused_with_a_message_and_change_nothing() {
     let bench = bench().await;
     let before = bench.get(SYSTEM).await;

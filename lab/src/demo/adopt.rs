@@ -16,7 +16,7 @@ use super::watch::Watch;
 use super::{DemoOptions, declare};
 use crate::Rack;
 use crate::machine::oracle::{Cause, Entry, Happening};
-use crate::plan::{RackPlan, VETERAN};
+use crate::plan::{RackPlan, VETERAN, VETERAN_DISK};
 use crate::slurm::{OTHERS_PARTITION, Slurm};
 
 const SHORT: Duration = Duration::from_secs(5 * 60);
@@ -34,13 +34,16 @@ pub(super) async fn tell(
     let client = programs.client();
     watch.say(&format!("{VETERAN}, which somebody else installed, is switched on and joins Slurm by its admin's hand"));
     let index = plan.machines.iter().position(|machine| machine.name.as_str() == VETERAN);
-    let veteran = Veteran::build(options, rack, index.context("the plan has no veteran")?).await?;
+    let index = index.context("the plan has no veteran")?;
+    let veteran = Veteran::new(options, rack, index, (VETERAN, VETERAN_DISK)).await?;
+    veteran.build(options).await?;
+    slurm.list_others(VETERAN, veteran.address).await?;
     veteran.join(options, slurm).await?;
     let up = watch.until(client, "Slurm to see the veteran", SHORT, async |_| {
         Ok(slurm.run("sinfo", &["-h", "-n", VETERAN, "-o", "%T"]).await?.trim() == "idle")
     });
     up.await?;
-    let said = options.dir.join("veteran/job.out");
+    let said = options.dir.join("veterans/job.out");
     let mut job = start_job(slurm, &said)?;
     let running = watch.until(client, "the job to run", SHORT, async |_| Ok(!jobs(slurm).await?.is_empty()));
     running.await?;

@@ -37,11 +37,7 @@ pub(super) async fn fleet(
     slurm: &Slurm,
 ) -> anyhow::Result<()> {
     put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": RACK_BUDGET_W })).await?;
-    let subnet = json!({
-        "site": "lab", "network": "10.77.0.0/24", "agent_address": GATEWAY, "gateway": GATEWAY, "mode": "authoritative",
-        "dynamic_range": { "first": "10.77.0.200", "last": "10.77.0.220" },
-    });
-    put(client, "subnets", "provisioning", subnet).await?;
+    put(client, "subnets", "provisioning", subnet()).await?;
     put(client, "hardware_profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
     put(client, "suites", "admit-cpu", toml_as_json(&options.artifacts.suite)?).await?;
     image_and_stack(client, options, slurm).await?;
@@ -61,19 +57,41 @@ pub(super) async fn fleet(
     Ok(())
 }
 
+/// The rack's provisioning network.
+pub(super) fn subnet() -> Value {
+    json!({
+        "site": "lab", "network": "10.77.0.0/24", "agent_address": GATEWAY, "gateway": GATEWAY, "mode": "authoritative",
+        "dynamic_range": { "first": "10.77.0.200", "last": "10.77.0.220" },
+    })
+}
+
 async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+    image(client, options).await?;
+    munge_key(client, slurm).await?;
+    blobs_of_stack(client, options).await?;
+    put(client, "stacks", "cpu-slurm", toml_as_json(&options.artifacts.stack)?).await
+}
+
+pub(super) async fn image(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     upload(client, &options.artifacts.image()).await?;
-    put(client, "images", "debian-12", serde_json::to_value(options.artifacts.image_manifest()?)?).await?;
+    put(client, "images", "debian-12", serde_json::to_value(options.artifacts.image_manifest()?)?).await
+}
+
+pub(super) async fn munge_key(client: &Client, slurm: &Slurm) -> anyhow::Result<()> {
     let key = std::fs::read(&slurm.munge_key).context("the munge key")?;
     let secret = format!("base64:{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, key));
-    put(client, "credentials", "munge-key", json!({ "purpose": "stack", "secret": secret })).await?;
+    put(client, "credentials", "munge-key", json!({ "purpose": "stack", "secret": secret })).await
+}
+
+/// The stack's bundle, and every file of it.
+pub(super) async fn blobs_of_stack(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {
     let stack = toml_as_json(&options.artifacts.stack)?;
     let bundle = stack["bundle"].as_str().context("the stack has no bundle; make one with `muster stack lock`")?;
     upload_known(client, bundle.parse()?, &options.artifacts.bundle).await?;
     for path in bundle_files(&options.artifacts)?.values() {
         upload(client, path).await?;
     }
-    put(client, "stacks", "cpu-slurm", stack).await
+    Ok(())
 }
 
 /// Every file that the stack's bundle names, and where its blob is.
@@ -112,7 +130,7 @@ async fn upload_known(client: &Client, digest: Digest, dir: &Path) -> anyhow::Re
     client.upload_blob(digest, &blob_path(dir, digest)).await.with_context(|| format!("upload {digest}"))
 }
 
-async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::Result<()> {
+pub(super) async fn node(client: &Client, index: usize, machine: &MachinePlan) -> anyhow::Result<()> {
     let name = machine.name.as_str();
     let power = match &machine.bmc {
         Some(bmc) => redfish(client, name, bmc).await?,
@@ -136,7 +154,7 @@ async fn redfish(client: &Client, name: &str, bmc: &BmcPlan) -> anyhow::Result<V
     Ok(json!({ "redfish": { "bmc": { "address": bmc.address, "credential": credential } } }))
 }
 
-async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<()> {
+pub(super) async fn put(client: &Client, collection: &str, name: &str, spec: Value) -> anyhow::Result<()> {
     declare(client, collection, name, &json!({ "spec": spec })).await
 }
 

@@ -11,10 +11,11 @@ mod network; // A bond, a VLAN and large packets on a node in service
 mod oracle; // What the machines' own logs say
 mod overhead; // Muster's own share of a node's time
 mod programs; // muster and its database, as processes
+mod recover; // What fails in service is recovered, on six machines
 mod report; // What a person reads at the end
 mod shared; // What nodes share is there
 mod story; // The acts of the main job, in order
-mod veteran; // That machine
+mod veteran; // A machine that somebody else built
 mod watch; // Shows how far every node is
 
 use std::path::PathBuf;
@@ -48,6 +49,16 @@ pub struct DemoOptions {
     pub ending: Ending,
     pub disturbance: Disturbance,
     pub adoption: Adoption,
+    pub play: Play,
+}
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Play {
+    /// The main job, with what the other options add to it or put in its place.
+    MainJob,
+    /// Machines in service fail and are recovered.
+    Recoveries,
 }
 
 /// What happens after the main job.
@@ -84,6 +95,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
     let mut plan = match (options.adoption, options.disturbance) {
+        _ if options.play == Play::Recoveries => RackPlan::small(recover::MACHINES),
         (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
         (_, Disturbance::None) => RackPlan::reference(),
         (_, Disturbance::Kills) => RackPlan::with_stranger(),
@@ -113,7 +125,7 @@ async fn run_in(
 ) -> anyhow::Result<()> {
     let programs = programs::Programs::start(options, rack).await?;
     let told = tokio::select! {
-        told = story::tell(options, rack, slurm, nfs, &programs) => told,
+        told = play(options, rack, slurm, nfs, &programs) => told,
         () = cancel.cancelled() => Err(anyhow::anyhow!("stopped")),
     };
     let told = match (&told, &options.browser) {
@@ -130,6 +142,19 @@ async fn run_in(
     }
     programs.close().await;
     told
+}
+
+async fn play(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    nfs: &Nfs,
+    programs: &programs::Programs,
+) -> anyhow::Result<()> {
+    match options.play {
+        Play::MainJob => story::tell(options, rack, slurm, nfs, programs).await,
+        Play::Recoveries => recover::tell(options, rack, slurm, programs).await,
+    }
 }
 
 /// Opens every page of the console in a real browser, with the run's nodes on them.

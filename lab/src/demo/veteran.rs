@@ -13,9 +13,10 @@ use tokio::process::Command;
 use super::DemoOptions;
 use super::declare::{address, bundle_files};
 use crate::Rack;
+use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::nfs::Nfs;
-use crate::plan::{GATEWAY, VETERAN, VETERAN_DISK};
+use crate::plan::GATEWAY;
 use crate::slurm::{self, Slurm};
 
 /// Where the root file system of the reference image begins, in bytes: after the tables, the BIOS boot partition and the ESP.
@@ -23,7 +24,7 @@ const ROOT_AT: u64 = (1 + 1 + 64) << 20;
 const BOOT_LIMIT: Duration = Duration::from_secs(8 * 60);
 const COMMAND_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// Packages of the stack's bundle that a Slurm node can do without.
-const NOT_NEEDED: [&str; 4] = ["containerd_", "runc_", "chrony_", "tzdata_"];
+pub(super) const NOT_NEEDED: [&str; 4] = ["containerd", "runc", "chrony", "tzdata"];
 /// The job: a number a second until somebody says that it is enough, and then that word; for as long as an adoption can take.
 const COUNT: &str = "#!/bin/sh
 i=0
@@ -36,13 +37,20 @@ const JOIN: &str = include_str!("veteran.sh");
 pub(super) struct Veteran<'rack> {
     rack: &'rack Rack,
     keys: PathBuf,
+    pub(super) name: String,
+    disk: String,
     pub(super) address: Ipv4Addr,
 }
 
 impl<'rack> Veteran<'rack> {
-    /// Puts its disk together and switches it on, as it stood before Muster came.
-    pub(super) async fn build(options: &DemoOptions, rack: &'rack Rack, index: usize) -> anyhow::Result<Self> {
-        let keys = options.dir.join("veteran");
+    /// The machine at this place in the plan, with keys of its own.
+    pub(super) async fn new(
+        options: &DemoOptions,
+        rack: &'rack Rack,
+        index: usize,
+        (name, disk): (&str, &str),
+    ) -> anyhow::Result<Self> {
+        let keys = options.dir.join("veterans").join(name);
         std::fs::create_dir_all(&keys)?;
         for key in ["admin", "host"] {
             let path = keys.join(key);
@@ -50,20 +58,55 @@ impl<'rack> Veteran<'rack> {
             made.args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(path);
             ensure!(made.status().await.context("start ssh-keygen")?.success(), "ssh-keygen made no {key} key");
         }
-        let veteran = Self { rack, keys, address: address(index) };
-        let machine = &rack.slot(VETERAN)?.machine;
-        machine.image_disk(VETERAN_DISK, &options.artifacts.image()).await?;
-        veteran.settle(&machine.disk_path(VETERAN_DISK)?).await?;
-        machine.press_button(Cause::Button).await?;
-        Ok(veteran)
+        Ok(Self { rack, keys, name: name.to_owned(), disk: disk.to_owned(), address: address(index) })
+    }
+
+    /// Puts its disk together and switches it on, as it stood before Muster came.
+    pub(super) async fn build(&self, options: &DemoOptions) -> anyhow::Result<()> {
+        let machine = &self.rack.slot(&self.name)?.machine;
+        machine.image_disk(&self.disk, &options.artifacts.image()).await?;
+        self.settle(&machine.disk_path(&self.disk)?).await?;
+        Ok(machine.press_button(Cause::Button).await?)
+    }
+
+    /// Switches it off by its own system; its disk may be copied then.
+    pub(super) async fn rest(&self) -> anyhow::Result<()> {
+        // Copies are machines of their own.
+        self.run(&["truncate", "-s", "0", "/etc/machine-id"]).await?;
+        // The connection may break while it goes down.
+        let _told = self.run(&["systemctl", "--no-block", "poweroff"]).await;
+        Ok(self.rack.slot(&self.name)?.machine.wait_for_power(PowerState::Off, COMMAND_LIMIT).await?)
+    }
+
+    /// Switches it on again.
+    pub(super) async fn start_again(&self) -> anyhow::Result<()> {
+        Ok(self.rack.slot(&self.name)?.machine.press_button(Cause::Button).await?)
+    }
+
+    /// As [`Veteran::build`], from the disk of one that is off and has joined already.
+    pub(super) async fn copy_of(&self, other: &Self) -> anyhow::Result<()> {
+        let machine = &self.rack.slot(&self.name)?.machine;
+        let to = machine.disk_path(&self.disk)?;
+        let mut copy = Command::new("cp");
+        copy.arg("--sparse=always").arg(self.rack.slot(&other.name)?.machine.disk_path(&other.disk)?).arg(&to);
+        finished("cp", copy.kill_on_drop(true)).await?;
+        self.settle(&to).await?;
+        Ok(machine.press_button(Cause::Button).await?)
     }
 
     /// Its name, address, host key and admin, written into the file system of a disk that nobody has mounted.
     async fn settle(&self, disk: &Path) -> anyhow::Result<()> {
         let network = format!("[Match]\nType=ether\n\n[Network]\nAddress={}/24\nGateway={GATEWAY}\n", self.address);
-        let hosts = format!("127.0.0.1 localhost\n{} {VETERAN}\n", self.address);
-        let (name, known) = (format!("{VETERAN}\n"), format!("{} {}", self.address, self.read("host.pub")?));
-        for (file, text) in [("hostname", &name), ("hosts", &hosts), ("network", &network), ("known_hosts", &known)] {
+        let hosts = format!("127.0.0.1 localhost\n{} {}\n", self.address, self.name);
+        let (name, known) = (format!("{}\n", self.name), format!("{} {}", self.address, self.read("host.pub")?));
+        let slurmd = format!("SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {}\"\n", slurm::PORT, self.name);
+        for (file, text) in [
+            ("hostname", &name),
+            ("hosts", &hosts),
+            ("network", &network),
+            ("known_hosts", &known),
+            ("slurmd", &slurmd),
+        ] {
             std::fs::write(self.keys.join(file), text)?;
         }
         let mut script = String::from("mkdir /root/.ssh\nset_inode_field /root/.ssh mode 040700\n");
@@ -71,6 +114,7 @@ impl<'rack> Veteran<'rack> {
             ("hostname", "/etc/hostname", "0100644"),
             ("hosts", "/etc/hosts", "0100644"),
             ("network", "/etc/systemd/network/50-site.network", "0100644"),
+            ("slurmd", "/etc/default/slurmd", "0100644"),
             ("host", "/etc/ssh/ssh_host_ed25519_key", "0100600"),
             ("host.pub", "/etc/ssh/ssh_host_ed25519_key.pub", "0100644"),
             ("admin.pub", "/root/.ssh/authorized_keys", "0100600"),
@@ -89,14 +133,19 @@ impl<'rack> Veteran<'rack> {
         Ok(())
     }
 
-    /// Waits until its admin can log in, and has it join the cluster, which lists it in a file of its own.
-    pub(super) async fn join(&self, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+    /// Waits until its admin can log in.
+    pub(super) async fn up(&self) -> anyhow::Result<()> {
         let asked = Instant::now();
         while let Err(error) = self.run(&["true"]).await {
-            ensure!(asked.elapsed() < BOOT_LIMIT, "{VETERAN} did not come up from its disk: {error}");
+            ensure!(asked.elapsed() < BOOT_LIMIT, "{} did not come up from its disk: {error}", self.name);
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        slurm.list_others(VETERAN, self.address).await?;
+        Ok(())
+    }
+
+    /// Has it join the cluster, once its admin can log in.
+    pub(super) async fn join(&self, options: &DemoOptions, slurm: &Slurm) -> anyhow::Result<()> {
+        self.up().await?;
         let settings = self.keys.join("settings");
         std::fs::create_dir_all(&settings)?;
         for (name, blob) in bundle_files(&options.artifacts)? {
@@ -105,24 +154,16 @@ impl<'rack> Veteran<'rack> {
             }
         }
         std::fs::copy(&slurm.munge_key, settings.join("munge.key"))?;
-        let conf_server = format!("SLURMD_OPTIONS=\"--conf-server {GATEWAY}:{} -N {VETERAN}\"\n", slurm::PORT);
         let unit = "[Unit]\nConditionPathExists=\n\n[Service]\nRestart=always\nRestartSec=5\n";
         let shared = format!(
             "[Mount]\nWhat={}\nWhere=/shared\nType=nfs\nOptions=hard,_netdev\n\n[Install]\nWantedBy=remote-fs.target\n",
             Nfs::source()
         );
-        for (file, text) in [
-            ("slurmd.default", conf_server.as_str()),
-            ("slurmd.conf", unit),
-            ("shared.mount", &shared),
-            ("count", COUNT),
-            ("join", JOIN),
-        ] {
+        for (file, text) in [("slurmd.conf", unit), ("shared.mount", &shared), ("count", COUNT), ("join", JOIN)] {
             std::fs::write(settings.join(file), text)?;
         }
         let mut copy = self.ssh("scp");
-        copy.arg("-r").arg(&settings).arg(format!("root@{}:/root/settings", self.address));
-        finished("scp", copy).await?;
+        finished("scp", copy.arg("-r").arg(&settings).arg(format!("root@{}:/root/settings", self.address))).await?;
         self.run(&["sh", "/root/settings/join"]).await?;
         // What it holds besides: an adoption that touches it has done more than it said.
         self.run(&["touch", "/root/kept"]).await.map(drop)
@@ -131,8 +172,7 @@ impl<'rack> Veteran<'rack> {
     /// What a command on it prints; its admin runs it.
     pub(super) async fn run(&self, command: &[&str]) -> anyhow::Result<String> {
         let mut ssh = self.ssh("ssh");
-        ssh.arg(format!("root@{}", self.address)).args(command);
-        finished(&command.join(" "), ssh).await
+        finished(&command.join(" "), ssh.arg(format!("root@{}", self.address)).args(command)).await
     }
 
     /// The kernel's random id of its boot.
@@ -168,7 +208,7 @@ impl<'rack> Veteran<'rack> {
     }
 }
 
-async fn finished(what: &str, mut command: Command) -> anyhow::Result<String> {
+async fn finished(what: &str, command: &mut Command) -> anyhow::Result<String> {
     let ran =
         tokio::time::timeout(COMMAND_LIMIT, command.output()).await.with_context(|| format!("{what} hangs"))??;
     match ran.status.success() {

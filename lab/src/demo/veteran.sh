@@ -4,7 +4,6 @@ set -eu
 cd /root/settings
 dpkg --force-confold --install ./*.deb
 install -o munge -g munge -m 0400 munge.key /etc/munge/munge.key
-install -m 0644 slurmd.default /etc/default/slurmd
 install -D -m 0644 slurmd.conf /etc/systemd/system/slurmd.service.d/site.conf
 install -m 0755 count /usr/local/bin/count
 install -m 0644 shared.mount /etc/systemd/system/shared.mount

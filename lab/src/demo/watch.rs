@@ -27,6 +27,11 @@ impl Watch {
         Self { bars, shown: BTreeMap::new(), started: Instant::now() }
     }
 
+    /// How long the run is under way.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Says what the run does now.
     pub(super) fn say(&self, text: &str) {
         let line = format!("[{:>4} s] {text}", self.started.elapsed().as_secs());

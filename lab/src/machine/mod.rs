@@ -67,6 +67,8 @@ struct Running {
     boot_after_off: Option<Cause>,
     booted: Option<Instant>,
     short_boots: u32,
+    /// Its next reset leaves it off.
+    stays_off: bool,
     closed: bool,
 }
 
@@ -194,6 +196,13 @@ impl Machine {
         self.inflict(GuestAct::SetNvmeWarning { disk, warning }).await
     }
 
+    /// Has it not come back from the next reset that its operating system asks for: it is off then, once.
+    pub async fn stay_off_once(&self) {
+        self.running.lock().await.stays_off = true;
+        let what = "its next reset will leave it off".to_owned();
+        self.oracle.append(self.boots(), Happening::Fault { what }, Cause::Lab);
+    }
+
     /// Cuts the power for good: the rack is being taken down.
     pub(crate) async fn close(&self) {
         let mut running = self.running.lock().await;
@@ -274,7 +283,9 @@ impl Machine {
     async fn after_exit(self: &Arc<Self>, running: &mut Running, exit: Exit) -> Result<(), LabError> {
         let short = running.booted.is_some_and(|booted| booted.elapsed() < SHORT_BOOT);
         running.short_boots = if short { running.short_boots + 1 } else { 0 };
+        let stays_off = exit == Exit::Reset && std::mem::take(&mut running.stays_off);
         match exit {
+            _ if stays_off => {}
             Exit::Reset if running.short_boots < MAX_SHORT_BOOTS => {
                 running.boot_after_off = None;
                 return self.boot(running, Cause::Guest, |order| Happening::Reboot { order }).await;

@@ -306,7 +306,7 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
                 os_host_key = CASE WHEN $12 THEN NULL ELSE os_host_key END,
                 os_boot_id = CASE WHEN $12 THEN NULL ELSE os_boot_id END,
                 root_disk_serial = CASE WHEN $12 THEN NULL ELSE root_disk_serial END,
-                in_cluster = CASE WHEN $13 THEN true WHEN $14 THEN false ELSE in_cluster END,
+                in_cluster = CASE WHEN $13 THEN true WHEN $14 THEN false ELSE in_cluster END, adopted = adopted AND NOT $14,
                 power_reserved_w = CASE WHEN $15 THEN 0 ELSE power_reserved_w END,
                 unsanitised = CASE WHEN $4 = 'wiping' THEN true WHEN $16 THEN false ELSE unsanitised END,
                 maintenance_until = CASE WHEN $2 = 'maintenance' THEN NULL ELSE maintenance_until END

@@ -253,7 +253,7 @@ pub async fn find_cluster(conn: &mut PgConnection, node: NodeId) -> Result<Optio
 }
 
 /// The members of a cluster, without those on their way out: another node's list must not put one back that is being removed; and without those
-/// that were adopted: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
+/// that were adopted and have not left it since: somebody else's configuration lists them. Held under a lock until the transaction ends, so that lists and their revisions are made in one order.
 ///
 /// # Errors
 /// When the database fails.

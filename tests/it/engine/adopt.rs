@@ -124,6 +124,21 @@ async fn an_adopted_node_is_released_only_once_nobody_else_lists_it() {
 }
 
 #[tokio::test]
+async fn an_adopted_node_that_has_left_the_scheduler_is_put_back_by_our_own_hand() {
+    let mut world = found().await;
+    adopt(&world, Some(&key())).await.expect(202);
+    world.settle().await;
+    world.protect("n1", false).await;
+    // Whoever listed it lets it go, and it is brought to its stack.
+    world.rack().scheduler.others.clear();
+    world.ask("n1", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service", "{:?}", world.value("n1", "reason").await);
+    assert_eq!(world.rack().scheduler.members.iter().map(String::as_str).collect::<Vec<_>>(), ["n1"]);
+    world.check().await;
+}
+
+#[tokio::test]
 async fn an_adoption_can_be_stopped_and_the_machine_accepted_or_rejected_instead() {
     let mut world = found().await;
     let asked = adopt(&world, Some(&key())).await.expect(202);

@@ -14,6 +14,19 @@ const OUTPUT_BYTES: u64 = 8 << 20;
 /// Characters of a program's complaint that are passed on.
 const SAID_CHARS: usize = 400;
 
+/// How Slurm's programs say that the controller is away, or went away while they talked to it (slurm_errno.c of 22.05; all but the first two are of
+/// one that is restarted under them).
+const AWAY: [&str; 8] = [
+    "Unable to contact slurm controller",
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Communication connection failure",
+    "Communication shutdown failure",
+    "Message send failure",
+    "Message receive failure",
+    "Unexpected missing socket error",
+];
+
 /// A program's standard output.
 pub(super) async fn run(
     conf: &str,
@@ -70,14 +83,25 @@ fn judge(command: String, status: ExitStatus, stdout: Vec<u8>, stderr: &[u8]) ->
     // scontrol complains on stdout about unknown nodes, on stderr about all else.
     let text = [stderr, &stdout].map(String::from_utf8_lossy).join(" ");
     let said: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SAID_CHARS).collect();
-    let away = [
-        "Unable to contact slurm controller",
-        "Zero Bytes were transmitted",
-        "Socket timed out",
-        "Communication connection failure",
-    ];
-    match away.iter().any(|sign| said.contains(sign)) {
+    match AWAY.iter().any(|sign| said.contains(sign)) {
         true => Err(SlurmError::Unreachable { said }),
         false => Err(SlurmError::Refused { command, said: if said.is_empty() { status.to_string() } else { said } }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_controller_that_is_restarted_meanwhile_is_away_and_has_refused_nothing() {
+        let said = |text: &str| judge("scontrol".into(), ExitStatus::from_raw(256), Vec::new(), text.as_bytes());
+        // Seen with 22.05.8 while slurmctld was restarted for another node.
+        let restarted = "scontrol: error: slurm_msg_sendto: address:port=10.77.0.1:6817 msg_type=2009: Unexpected missing socket error\n\
+                         slurm_load_partitions error: Unexpected missing socket error";
+        assert!(matches!(said(restarted), Err(SlurmError::Unreachable { .. })));
+        assert!(matches!(said("Node n9 not found"), Err(SlurmError::Refused { .. })));
     }
 }

@@ -6,13 +6,13 @@ use muster_core::wire::agent::{JobResult, Login};
 use muster_core::wire::node::{Failure, Inventory};
 
 use super::node_job::ensure_node;
-use super::reach::{OtherKey, keep, reach};
+use super::reach::{keep, reach_up};
 use crate::ssh::Session;
 use crate::ssh::command::Command;
 use crate::work::context::{JobContext, fatal};
 
 pub(super) async fn run(context: &JobContext, login: &Login) -> Result<JobResult, Failure> {
-    let session = reach(context, login, OtherKey::Refuse).await?;
+    let session = reach_up(context, login).await?;
     ensure_node(context, &session, login).await?;
     let inventory = read(&session).await?;
     keep(context, login, session);

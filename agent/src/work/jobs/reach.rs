@@ -52,6 +52,19 @@ pub(super) async fn reach(context: &JobContext, login: &Login, other_key: OtherK
     }
 }
 
+/// As [`reach`], for a system that is up as far as anybody knows: one that lets nobody in for a while is down, and the job's time is not spent on it.
+pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Session, Failure> {
+    let silent = context.agent.silent;
+    match tokio::time::timeout(silent, reach(context, login, OtherKey::Refuse)).await {
+        Ok(reached) => reached,
+        Err(_) => {
+            let last = context.voice.awaited().unwrap_or_default();
+            let why = format!("{} let nobody in for {} s; {last}", context.job.node_name, silent.as_secs());
+            Err(failed("ssh_unreachable", why))
+        }
+    }
+}
+
 /// How soon a machine that did not let us in is asked again.
 pub(super) fn pause_after(error: &SshError) -> Duration {
     match error {

@@ -10,8 +10,8 @@ use muster_core::wire::node::Failure;
 use tokio::time::Instant;
 
 use super::power::{self, By};
-use super::reach::{OtherKey, TRY, away_at, keep, noticed, pause_after, reach};
-use crate::bmc::BootOnce;
+use super::reach::{TRY, away_at, keep, noticed, pause_after, reach_up};
+use crate::bmc::{BootOnce, PowerState};
 use crate::ssh::command::Command;
 use crate::ssh::{Session, SshError};
 use crate::work::context::JobContext;
@@ -34,29 +34,47 @@ pub(super) async fn run(
         Some(record) => (record.before.clone(), None),
         None => tell(context, login, permit).await.map(|(before, told)| (before, Some(told)))?,
     };
-    tokio::select! {
+    let lost = tokio::select! {
         after = other_boot(context, login, &before, told) => return after.map(|boot_id| JobResult::Booted { boot_id }),
-        () = tokio::time::sleep(HUNG) => {}
-    }
+        () = tokio::time::sleep(HUNG) => format!("not back after {} min", HUNG.as_secs() / 60),
+        () = stays_off(context, power) => "its BMC shows that it stays off".to_owned(),
+    };
     match power::by(context, power).await? {
         By::Bmc(bmc) => {
-            context.voice.log(format!("not back after {} min: the BMC resets it", HUNG.as_secs() / 60));
+            context.voice.log(format!("{lost}: the BMC starts it"));
             power::start(context, &bmc, permit, BootOnce::None).await?;
         }
         By::Person(person) => {
-            context.voice.log(format!(
-                "not back after {} min: {person} must look at {}",
-                HUNG.as_secs() / 60,
-                context.job.node_name
-            ));
+            context.voice.log(format!("{lost}: {person} must look at {}", context.job.node_name));
         }
     }
     other_boot(context, login, &before, None).await.map(|boot_id| JobResult::Booted { boot_id })
 }
 
+/// Resolves once the BMC has shown the machine off at every look for a while. A BMC that does not say so, or is not there, says nothing.
+async fn stays_off(context: &JobContext, power: &Power) {
+    let long = context.agent.bmcs.limits().stays_off;
+    let mut off_since = None;
+    loop {
+        tokio::time::sleep(long / 4).await;
+        let seen = match power::by(context, power).await {
+            Ok(By::Bmc(bmc)) => bmc.observe().await.ok(),
+            Ok(By::Person(_)) => return std::future::pending().await,
+            Err(_) => None,
+        };
+        off_since = match seen {
+            Some(view) if view.power == PowerState::Off => off_since.or(Some(Instant::now())),
+            Some(_) | None => None,
+        };
+        if off_since.is_some_and(|since: Instant| since.elapsed() >= long) {
+            return;
+        }
+    }
+}
+
 /// Commits the act with the boot id it ends, and tells the system; the session in that boot.
 async fn tell(context: &JobContext, login: &Login, permit: PermitId) -> Result<(String, Session), Failure> {
-    let session = reach(context, login, OtherKey::Refuse).await?;
+    let session = reach_up(context, login).await?;
     let before = session.boot_id().await?;
     context.redeem_power(permit).await?;
     let _go_or_already = context.start_act(ACT, &before).await?;

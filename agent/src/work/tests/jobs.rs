@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_core::ids::PermitId;
-use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
+use muster_core::wire::agent::{ActRecord, Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::bmc::Power;
+use muster_core::wire::node::Work;
 use tokio_util::sync::CancellationToken;
 
 use super::server::FakeServer;
-use super::{RESULT, agent, log_lines, node, plan, wipe};
+use super::{RESULT, agent, agent_with, log_lines, node, plan, wipe};
 use crate::bmc::tests::fake::FakeBmc;
+use crate::bmc::{Bmcs, Limits};
 use crate::ssh::sshd::PRINCIPAL;
+use crate::work::agent::Agent;
 use crate::work::context::JobContext;
 use crate::work::job::{self, End};
+use crate::work::jobs::{self, node_job};
 
 const LEASE: Duration = Duration::from_millis(600);
 
@@ -118,4 +122,61 @@ async fn a_failed_job_tells_what_the_bmc_logged() {
         told.ends_with(&["BMC sensors: 3 read, 1 not OK; 312 W drawn", "BMC sensor Fan 2: 0 RPM, Critical"]),
         "{told:?}"
     );
+}
+
+#[tokio::test]
+async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_time_is_over() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    let agent = Arc::new(Agent { silent: Duration::from_secs(1), ..Arc::into_inner(agent).unwrap() });
+    let gone = node("");
+    let login = gone.login(PRINCIPAL);
+    drop(gone);
+    let spec = JobSpec::Inventory { login: login.clone() };
+    let job = Job { timeout_s: 3600, spec, ..wipe(&agent, login.clone(), plan()).job.clone() };
+    // However often it was tried before.
+    let looking = JobContext::new(Job { attempt: 2, ..job.clone() }, Arc::clone(&agent));
+    let failure = jobs::execute(&looking).await.unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.retryable), ("ssh_unreachable", true));
+    assert!(failure.message.starts_with("n1 let nobody in for 1 s; waiting for SSH"), "{}", failure.message);
+    // What an earlier attempt may have begun to write goes on there without us.
+    let wiping = JobContext::new(job, Arc::clone(&agent));
+    let waits = tokio::time::timeout(Duration::from_secs(3), node_job::run(&wiping, &login, Work::Wipe(plan()))).await;
+    assert!(waits.is_err(), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_its_reboot_left_off_is_started_and_one_that_is_on_is_let_be() {
+    let (old, new) = ("3f2504e0-4f89-41d3-9a0c-0305e82c3301", "3f2504e0-4f89-41d3-9a0c-0305e82c3302");
+    let (server, sshd, bmc) = (FakeServer::start().await, node(""), FakeBmc::start().await);
+    let short = Duration::from_millis(100);
+    let limits = Limits { spacing: short / 100, poll: short / 10, stays_off: short, ..Limits::default() };
+    let (agent, _dir) = agent_with(&server, LEASE, Bmcs::new(limits)).await;
+    let record = ActRecord {
+        attempt: 1,
+        act: "reboot".into(),
+        before: old.into(),
+        started_at: jiff::Timestamp::UNIX_EPOCH,
+        age_s: 5,
+    };
+    let login = sshd.login(PRINCIPAL);
+    let like = wipe(&agent, login.clone(), plan());
+    let spec = JobSpec::Reboot { power: Power::Redfish(bmc.target.clone()), login, permit: PermitId::new() };
+    let job = Job { spec, acts: vec![record], ..like.job.clone() };
+    let rebooting = || JobContext::new(job.clone(), Arc::clone(&agent));
+    sshd.write("boot_id", old);
+    bmc.state().power = "On";
+    assert!(tokio::time::timeout(10 * short, jobs::execute(&rebooting())).await.is_err(), "it is waited for");
+    assert!(bmc.state().resets.is_empty());
+    bmc.state().power = "Off";
+    let comes_up = async {
+        while bmc.state().resets.is_empty() {
+            tokio::time::sleep(short / 10).await;
+        }
+        sshd.write("boot_id", new);
+    };
+    let rebooting = rebooting();
+    let (booted, ()) = tokio::join!(jobs::execute(&rebooting), comes_up);
+    assert_eq!(booted.unwrap(), JobResult::Booted { boot_id: new.into() });
+    assert_eq!(bmc.state().resets, ["On"], "once");
 }

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use self::server::FakeServer;
-use super::agent::Agent;
+use super::agent::{Agent, SILENT};
 use super::binary::NodeBinary;
 use super::context::JobContext;
 use super::reports::Reports;
@@ -51,6 +51,7 @@ pub(super) async fn agent_with(server: &FakeServer, lease: Duration, bmcs: Bmcs)
         controllers: Controllers::default(),
         blobs: BlobCache::at(dir.path().join("blobs")).await.unwrap(),
         reports: Reports::open(dir.path()).unwrap(),
+        silent: SILENT,
         sessions: KeptSessions::default(),
         superseded: CancellationToken::new(),
     };

@@ -134,6 +134,11 @@ fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
     let mut climbing = node(State::Repairing);
     climbing.recovery = Some(recovery(&[Rung::Collect, Rung::RestartServices, Rung::Reboot], 0));
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::Inventory));
+    climbing.steps = vec![step(Step::Inventory, StepStatus::Succeeded)];
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::FirmwareLook));
+    climbing.power_person = Some("ada".into());
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Converge), "nobody says what its firmware is");
+    climbing.power_person = None;
     climbing.steps = vec![step(Step::Inventory, silent())];
     assert_eq!(decide(&climbing, now()), Decision::Start(Step::Converge), "not again, though it could be");
     climbing.steps.push(step(Step::Converge, silent()));

@@ -1,0 +1,80 @@
+//! The fleet as a client declares it: small machines, a stack without what needs a reboot, gates that take seconds, and the whole ladder.
+
+use anyhow::Context;
+use muster_api::client::Client;
+use serde_json::{Value, json};
+
+use super::super::artifacts::toml_as_json;
+use super::super::declare::{blobs_of_stack, image, munge_key, node, put, subnet};
+use super::super::veteran::NOT_NEEDED;
+use super::{DemoOptions, MACHINES};
+use crate::Rack;
+use crate::plan::{GATEWAY, RackPlan};
+use crate::slurm::Slurm;
+
+pub(super) const POOL: &str = "serving";
+pub(super) const PARTITION: &str = "all";
+const SUITE: &str = include_str!("suite.toml");
+/// As the profile of the reference machines has it.
+const NODE_W: u32 = 200;
+
+/// Everything but the nodes' adoption.
+pub(super) async fn fleet(client: &Client, options: &DemoOptions, rack: &Rack, slurm: &Slurm) -> anyhow::Result<()> {
+    let budget = u32::from(MACHINES) * NODE_W;
+    put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": budget })).await?;
+    put(client, "subnets", "provisioning", subnet()).await?;
+    put(client, "hardware_profiles", "virtual-node", profile(options)?).await?;
+    put(client, "suites", "recoveries", toml::from_str(SUITE)?).await?;
+    image(client, options).await?;
+    munge_key(client, slurm).await?;
+    blobs_of_stack(client, options).await?;
+    put(client, "stacks", "serving", stack(options)?).await?;
+    let cluster = json!({
+        "kind": "slurm", "site": "lab", "conf": slurm.client_conf, "include_dir": slurm.include_dir, "partition": PARTITION,
+        "address": GATEWAY,
+    });
+    put(client, "clusters", "slurm-lab", cluster).await?;
+    // Bounds of a node are far: what bounds the scenarios is the fleet's.
+    let ladder = ["collect", "restart_services", "reboot", "power_cycle", "rma"];
+    let health = json!({
+        "sweep": "recoveries", "sweep_every_h": 720, "recovery": { "rungs": ladder, "per_node": 10, "within_h": 1 },
+    });
+    let pool = json!({
+        "image": "debian-12", "stack": "serving", "suite": "recoveries", "cluster": "slurm-lab", "health": health,
+    });
+    put(client, "pools", POOL, pool).await?;
+    let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
+    let plan: RackPlan = serde_json::from_slice(&text)?;
+    for (index, machine) in plan.machines.iter().enumerate() {
+        node(client, index, machine).await?;
+    }
+    Ok(())
+}
+
+/// The reference machine's, with half its memory and one disk.
+fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
+    let mut profile = toml_as_json(&options.artifacts.profile)?;
+    profile["memory_mib"] = json!(850);
+    profile["schedulable_memory_mib"] = json!(700);
+    profile["power_max_w"] = json!(NODE_W);
+    profile["disks"][0]["count"] = json!(1);
+    Ok(profile)
+}
+
+/// The reference stack as the machines have it already: converging starts what is dead, and has nothing to install or to reboot for.
+fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
+    let mut stack = toml_as_json(&options.artifacts.stack)?;
+    let parts = stack.as_object_mut().context("the stack is no table")?;
+    for part in ["kernel_args", "modules_load", "modules_blacklist", "sysctl", "limits"] {
+        parts.remove(part);
+    }
+    let needed = |name: &str| !NOT_NEEDED.contains(&name);
+    let packages = parts["packages"].as_object_mut().context("the stack has no packages")?;
+    packages.retain(|name, _| needed(name));
+    let named = |item: &Value| item["name"].as_str().is_some_and(needed);
+    parts["lock"]["packages"].as_array_mut().context("the stack has no lock")?.retain(named);
+    parts["services"].as_array_mut().context("the stack has no services")?.retain(named);
+    let files = parts["files"].as_array_mut().context("the stack has no files")?;
+    files.retain(|file| file["path"].as_str().is_some_and(|path| !path.contains("chrony")));
+    Ok(stack)
+}

@@ -1,0 +1,50 @@
+//! Recovery on real parts: six machines in service of one pool, on which one thing after the other goes wrong. Each is asserted by the API, by the
+//! machine's own log of its power and boot, and by Slurm.
+
+mod bad_disk; // A disk goes bad, and stays so
+mod cast; // Who plays, and how they are asked
+mod dead_service; // A service that its stack wants is dead
+mod declare; // The fleet, its ladder and its gates
+mod fleet; // Five of six fail the same gate at once
+mod machines; // Six machines from one disk, adopted
+mod stays_off; // A machine does not come back from its reboot
+mod table; // What a person reads at the end
+mod wedged; // A machine stands still
+
+use super::programs::Programs;
+use super::watch::Watch;
+use super::{DemoOptions, declare as common};
+use crate::Rack;
+use crate::slurm::Slurm;
+use cast::Cast;
+use table::Table;
+
+/// Machines of the rack.
+pub(super) const MACHINES: u8 = 6;
+
+/// All of it, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
+pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
+    let watch = Watch::new();
+    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say(&format!("machines run by {}", rack.accel));
+    common::site(programs.client(), options).await?;
+    programs.start_agent(programs.client()).await?;
+    declare::fleet(programs.client(), options, rack, slurm).await?;
+    let veterans = machines::build(options, rack, slurm, &watch).await?;
+    let mut cast = Cast { rack, slurm, programs, veterans, watch, dir: options.dir.clone() };
+    let mut table = Table::default();
+    machines::into_service(&mut cast).await?;
+    table.note_setup(&cast.watch);
+    let told = dead_service::tell(&mut cast, &mut table).await;
+    table.end("a dead service", told);
+    let told = fleet::tell(&mut cast, &mut table).await;
+    table.end("five of six", told);
+    let told = bad_disk::tell(&mut cast, &mut table).await;
+    table.end("a bad disk", told);
+    let told = wedged::tell(&mut cast, &mut table).await;
+    table.end("a wedged machine", told);
+    let told = stays_off::tell(&mut cast, &mut table).await;
+    table.end("a machine that stays off", told);
+    super::oracle::check_acts(rack, programs.client(), &cast.watch).await?;
+    table.print()
+}
