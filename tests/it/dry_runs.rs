@@ -168,6 +168,7 @@ fn declared_writes() -> Vec<Write> {
 /// A fleet in which each write means something: a free node, a claimed one, a release that waits for a second person.
 async fn fleet(server: &Server, admin: &Caller) -> [String; 3] {
     fleet::declare_pool(admin).await;
+    admin.patch("/v1/pools/gpu", &json!({ "spec": { "network_profile": "bonded" } })).await.expect(200);
     let credential = json!({ "spec": { "purpose": "adopt", "secret": "key" } });
     admin.put("/v1/credentials/root", &credential).await.expect(201);
     admin.put("/v1/webhooks/ops", &webhook()).await.expect(201);

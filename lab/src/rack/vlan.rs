@@ -15,6 +15,8 @@ use crate::plan::{MTU, VLAN, VLAN_ADDRESS};
 /// What an echo has of one packet: without 20 bytes of IP and 8 of ICMP.
 const PAYLOAD: usize = MTU as usize - 28;
 const ETHERNET: usize = 14;
+/// A question or an answer about an IPv4 address.
+const ARP: usize = 28;
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Asks a machine in the VLAN by ARP and ICMP, once a second, until an echo of [`MTU`] bytes comes back whole; gives how long that took. Runs in the
@@ -64,8 +66,8 @@ fn answer(frame: &[u8], node: Ipv4Addr, id: [u8; 2]) -> Option<Answer> {
     let node = node.octets();
     match frame[12..ETHERNET] {
         // A reply (RFC 826) from the address that was asked for.
-        [8, 6] if packet.get(6..8)? == [0, 2] && packet.get(14..18)? == node => {
-            Some(Answer::Mac(packet.get(8..14)?.try_into().ok()?))
+        [8, 6] if packet.len() >= ARP && packet[6..8] == [0, 2] && packet[14..18] == node => {
+            Some(Answer::Mac(packet[8..14].try_into().ok()?))
         }
         // ICMP in IPv4 without options, from there, in one piece: neither more fragments nor an offset.
         [8, 0] if packet.len() == 28 + PAYLOAD && packet[9] == 1 && packet[12..16] == node => {

@@ -154,6 +154,7 @@ fn changed() -> String {
         ("units = 42", "units = 48"),
         ("agent_address = \"10.77.0.1\", mode", "agent_address = \"10.77.0.2\", mode"),
         ("value = 9.4", "value = 9.25"),
+        ("mtu = 9000", "mtu = 8000"),
         ("secret_version = \"1\"", "secret_version = \"2\""),
         ("version = \"5.2\"", "version = \"5.3\""),
         ("version = \"1\", image = muster", "version = \"2\", image = muster"),
@@ -195,14 +196,14 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let terraform = Terraform::start(&server).await;
     terraform.write(&fleet());
     let logged = terraform.run_logged(&["apply", "-auto-approve"]).await.expect(0);
-    let mut printed = logged.says("14 added, 0 changed, 0 destroyed").text;
+    let mut printed = logged.says("15 added, 0 changed, 0 destroyed").text;
     assert!(printed.contains("[TRACE]"), "everything is logged");
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     let hash = admin.get("/v1/credentials/bmc").await.expect(200).body["status"]["secret_hash"].clone();
 
     terraform.write(&changed());
     // Another name is another token.
-    printed += &terraform.apply().await.expect(0).says("1 added, 13 changed, 1 destroyed").text;
+    printed += &terraform.apply().await.expect(0).says("1 added, 14 changed, 1 destroyed").text;
     printed += &terraform.plan().await.expect(0).says("No changes.").text;
     assert_eq!(admin.get("/v1/racks/r1").await.body["spec"]["units"], 48);
     assert_ne!(admin.get("/v1/credentials/bmc").await.body["status"]["secret_hash"], hash, "the other secret was sent");
@@ -215,7 +216,7 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
     let blocks =
         DECLARED.map(|(kind, name, id)| format!("import {{\n  to = muster_{kind}.{name}\n  id = \"{id}\"\n}}\n"));
     imported.write(&format!("{}{}{}", changed(), blocks.concat(), sources()));
-    printed += &imported.apply().await.expect(0).says("14 imported, 0 added, 0 changed, 0 destroyed").text;
+    printed += &imported.apply().await.expect(0).says("15 imported, 0 added, 0 changed, 0 destroyed").text;
     printed += &imported.plan().await.expect(0).says("No changes.").text;
     let read = imported.run(&["output", "-json"]).await.expect(0).text;
     let read: serde_json::Value = serde_json::from_str(&read[read.find('{').unwrap()..]).unwrap();
@@ -237,13 +238,13 @@ async fn every_resource_is_made_left_alone_changed_imported_and_destroyed() {
         assert!(!text.is_empty() && !secrets.iter().any(|secret| text.contains(secret)), "a secret: {text}");
     }
 
-    terraform.destroy().await.expect(0).says("14 destroyed");
+    terraform.destroy().await.expect(0).says("15 destroyed");
     for (_, collection) in muster_api::kind::COLLECTIONS {
         let left = admin.get(&format!("/v1/{collection}")).await.expect(200).body["items"].clone();
         assert_eq!(left, serde_json::json!([]), "{collection}");
     }
     server.with(Some(token)).get("/v1/racks").await.expect(401);
-    imported.plan().await.expect(2).says("14 to add, 0 to change, 0 to destroy");
+    imported.plan().await.expect(2).says("15 to add, 0 to change, 0 to destroy");
 }
 
 #[tokio::test]
