@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::language::{Address, Bond, BondMode, Link, Match, NetworkProfile, Vlan};
+use super::language::{Address, Bond, BondMode, Link, Match, NetworkProfile, Vlan, place};
 
 /// RFC 791: what every host takes in one piece.
 const LEAST_MTU: u32 = 576;
@@ -237,10 +237,4 @@ fn is_pci(address: &str) -> bool {
     let [domain, bus, device, function] = parts.as_slice() else { return false };
     let all = hex(domain, 4..=8) && hex(bus, 2..=2) && hex(device, 2..=2) && hex(function, 1..=1);
     all && *address == format!("{domain}:{bus}:{device}.{function}")
-}
-
-/// Names may hold what a pointer must escape (RFC 6901).
-pub(super) fn place(words: &[&str]) -> String {
-    let escaped: Vec<String> = words.iter().map(|word| word.replace('~', "~0").replace('/', "~1")).collect();
-    escaped.join("/")
 }

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
-use super::check::place;
-
 /// Bonds, VLANs, MTU, rails and addresses of an installed node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -259,4 +257,10 @@ impl NetworkProfile {
         }
         subnets
     }
+}
+
+/// Names may hold what a pointer must escape (RFC 6901).
+pub(super) fn place(words: &[&str]) -> String {
+    let escaped: Vec<String> = words.iter().map(|word| word.replace('~', "~0").replace('/', "~1")).collect();
+    escaped.join("/")
 }
