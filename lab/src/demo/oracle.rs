@@ -46,7 +46,8 @@ impl Written {
 
     pub(super) async fn look(&mut self, rack: &Rack) -> anyhow::Result<()> {
         for (name, slot) in rack.slots() {
-            let (boot, bytes) = (slot.machine.boots(), slot.machine.written().await?);
+            let boot = slot.machine.boots();
+            let Some(bytes) = slot.machine.written().await else { continue };
             let most = self.boots.entry((name.to_owned(), boot)).or_default();
             *most = bytes.max(*most);
         }

@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
 
+use super::launch::GuestAct;
 use super::qemu_args::disk_file;
 use super::{Machine, PowerState};
 use crate::error::{LabError, io};
@@ -92,12 +93,17 @@ impl Machine {
         }
     }
 
-    /// Bytes that this boot's guest has had written, to its disks but for a few: QEMU's own writes, from outside. Zero while it is off.
-    pub async fn written(&self) -> Result<u64, LabError> {
-        let Some(pid) = self.pid().await else { return Ok(0) };
-        let Ok(counters) = std::fs::read_to_string(format!("/proc/{pid}/io")) else { return Ok(0) };
-        let count = counters.lines().find_map(|line| line.strip_prefix("wchar: "));
-        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+    /// Bytes of content that this boot's guest has had written to its disks, at most. None while it is off or says nothing.
+    ///
+    /// The smaller of two counts from outside: QEMU's process has written what its guest sends to the network as well, and QEMU's count
+    /// for its disks has ranges of zeroes that nobody wrote out.
+    pub async fn written(&self) -> Option<u64> {
+        let guest = self.running.lock().await.guest.clone()?;
+        let counters = std::fs::read_to_string(format!("/proc/{}/io", guest.pid?)).ok()?;
+        let process = counters.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()?;
+        let counts = guest.act(GuestAct::CountBlocks).await.ok()?;
+        let disks: Option<u64> = counts.as_array()?.iter().map(|disk| disk["stats"]["wr_bytes"].as_u64()).sum();
+        disks.map(|disks| disks.min(process))
     }
 
     fn idle_disk(&self, serial: &str) -> Result<File, LabError> {

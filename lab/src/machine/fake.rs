@@ -9,7 +9,7 @@ use muster_core::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
 use super::Machine;
-use super::launch::{Boot, Exit, Guest, GuestAct, Launcher};
+use super::launch::{Answer, Boot, Exit, Guest, GuestAct, Launcher};
 use crate::error::LabError;
 use crate::plan::RackPlan;
 
@@ -32,7 +32,7 @@ impl FakeLauncher {
 impl Launcher for FakeLauncher {
     fn launch(&self, boot: Boot) -> BoxFuture<'_, Result<Guest, LabError>> {
         self.boots.lock().unwrap().push(boot);
-        let (acts, mut queue) = mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Result<(), String>>)>(8);
+        let (acts, mut queue) = mpsc::channel::<(GuestAct, tokio::sync::oneshot::Sender<Answer>)>(8);
         let (ended, exit) = watch::channel(None);
         *self.current.lock().unwrap() = Some(ended.clone());
         tokio::spawn(async move {
@@ -42,10 +42,11 @@ impl Launcher for FakeLauncher {
                     GuestAct::PressPowerButton => drop(ended.send_replace(Some(Exit::PoweredOff))),
                     GuestAct::Wedge
                     | GuestAct::Unwedge
+                    | GuestAct::CountBlocks
                     | GuestAct::SetLink { .. }
                     | GuestAct::SetNvmeWarning { .. } => {}
                 }
-                let _ = done.send(Ok(()));
+                let _ = done.send(Ok(serde_json::Value::Null));
             }
         });
         async move { Ok(Guest { pid: None, acts, exit }) }.boxed()

@@ -1,6 +1,7 @@
 //! The seam between a machine's power logic and what really runs it: QEMU, or a fake in tests.
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::firmware::BootOrder;
@@ -32,13 +33,16 @@ pub enum Exit {
     Lost(String),
 }
 
+/// What QEMU gave back for an act, or why it was not done.
+pub type Answer = Result<Value, String>;
+
 /// A running guest.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// Its process, when there is one.
     pub pid: Option<u32>,
     /// Where acts on it go.
-    pub acts: mpsc::Sender<(GuestAct, oneshot::Sender<Result<(), String>>)>,
+    pub acts: mpsc::Sender<(GuestAct, oneshot::Sender<Answer>)>,
     /// How it ended, once it has.
     pub exit: watch::Receiver<Option<Exit>>,
 }
@@ -59,6 +63,8 @@ pub enum GuestAct {
         /// Whether the cable is in.
         up: bool,
     },
+    /// Say what its disks were given and asked for since it booted; changes nothing.
+    CountBlocks,
     /// Set the critical warning byte of an NVMe disk's SMART log (NVM Express base specification, SMART / Health log, byte 0).
     SetNvmeWarning {
         /// The disk's place in the plan.
@@ -70,7 +76,7 @@ pub enum GuestAct {
 
 impl Guest {
     /// Does something to the guest and waits until it is done.
-    pub async fn act(&self, act: GuestAct) -> Result<(), String> {
+    pub async fn act(&self, act: GuestAct) -> Answer {
         let (reply, done) = oneshot::channel();
         let ended = || "the guest has ended".to_owned();
         self.acts.send((act, reply)).await.map_err(|_| ended())?;

@@ -215,7 +215,7 @@ impl Machine {
     async fn press(&self, running: &Running, cause: Cause) -> Result<(), LabError> {
         let Some(guest) = &running.guest else { return Err(self.refusal("it is off")) };
         self.oracle.append(self.boots(), Happening::ButtonPressed, cause);
-        guest.act(GuestAct::PressPowerButton).await.map_err(|why| self.refusal(why))
+        guest.act(GuestAct::PressPowerButton).await.map(drop).map_err(|why| self.refusal(why))
     }
 
     async fn stop(&self, running: &mut Running, cause: Cause) -> Result<(), LabError> {

@@ -9,14 +9,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::UnixListener;
 use tokio::process::Child;
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 
 use super::accel::Accel;
 use super::console::{Console, listen};
-use super::launch::{Boot, Exit, Guest, GuestAct, Launcher};
+use super::launch::{Answer, Boot, Exit, Guest, GuestAct, Launcher};
 use super::qemu_args::{QMP_SOCKET, UEFI_FACTORY_VARIABLES, UEFI_VARIABLES, arguments, disk_id};
 use super::{disks, qmp::Qmp};
 use crate::error::{LabError, io};
@@ -120,7 +120,7 @@ impl Launcher for Qemu {
 async fn accompany(
     mut child: Child,
     qmp: Qmp,
-    mut queue: mpsc::Receiver<(GuestAct, oneshot::Sender<Result<(), String>>)>,
+    mut queue: mpsc::Receiver<(GuestAct, oneshot::Sender<Answer>)>,
     ended: watch::Sender<Option<Exit>>,
 ) {
     let mut stopped = false;
@@ -147,22 +147,23 @@ async fn accompany(
     ended.send_replace(Some(exit));
 }
 
-async fn perform(child: &mut Child, qmp: &Qmp, act: GuestAct) -> Result<(), String> {
+async fn perform(child: &mut Child, qmp: &Qmp, act: GuestAct) -> Answer {
     match act {
-        GuestAct::Kill => child.start_kill().map_err(|error| error.to_string()),
+        GuestAct::Kill => child.start_kill().map(|()| Value::Null).map_err(|error| error.to_string()),
         GuestAct::Wedge => signal(child, Signal::SIGSTOP),
         GuestAct::Unwedge => signal(child, Signal::SIGCONT),
-        GuestAct::PressPowerButton => qmp.execute("system_powerdown", json!({})).await.map(drop),
-        GuestAct::SetLink { up } => qmp.execute("set_link", json!({"name": "net0", "up": up})).await.map(drop),
+        GuestAct::PressPowerButton => qmp.execute("system_powerdown", json!({})).await,
+        GuestAct::SetLink { up } => qmp.execute("set_link", json!({"name": "net0", "up": up})).await,
+        GuestAct::CountBlocks => qmp.execute("query-blockstats", json!({})).await,
         GuestAct::SetNvmeWarning { disk, warning } => {
             let path = format!("/machine/peripheral/{}", disk_id(disk));
             let set = json!({"path": path, "property": "smart_critical_warning", "value": warning});
-            qmp.execute("qom-set", set).await.map(drop)
+            qmp.execute("qom-set", set).await
         }
     }
 }
 
-fn signal(child: &Child, signal: Signal) -> Result<(), String> {
+fn signal(child: &Child, signal: Signal) -> Answer {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or("the guest has ended")?;
-    kill(Pid::from_raw(pid), signal).map_err(|error| error.to_string())
+    kill(Pid::from_raw(pid), signal).map(|()| Value::Null).map_err(|error| error.to_string())
 }
