@@ -56,6 +56,9 @@ pub(crate) struct DemoArguments {
     /// Instead of it, have six machines in service fail in several ways, and be recovered.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "kills", "browser"])]
     pub only_recoveries: bool,
+    /// Instead of it, have six machines in service measure what lies between them, over TCP and RDMA, while it is well and while it is not.
+    #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "kills", "browser"])]
+    pub only_fabric: bool,
 }
 
 /// A simulated fleet.

@@ -184,7 +184,11 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             (false, true) => Adoption::Also,
             (false, false) => Adoption::None,
         },
-        play: if arguments.only_recoveries { Play::Recoveries } else { Play::MainJob },
+        play: match (arguments.only_recoveries, arguments.only_fabric) {
+            (true, _) => Play::Recoveries,
+            (false, true) => Play::Fabric,
+            (false, false) => Play::MainJob,
+        },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };
     let cancel = CancellationToken::new();

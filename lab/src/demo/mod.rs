@@ -59,6 +59,8 @@ pub enum Play {
     MainJob,
     /// Machines in service fail and are recovered.
     Recoveries,
+    /// Machines in service measure what lies between them.
+    Fabric,
 }
 
 /// What happens after the main job.
@@ -95,7 +97,7 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
     let mut plan = match (options.adoption, options.disturbance) {
-        _ if options.play == Play::Recoveries => RackPlan::small(recover::MACHINES),
+        _ if options.play != Play::MainJob => RackPlan::small(recover::MACHINES),
         (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
         (_, Disturbance::None) => RackPlan::reference(),
         (_, Disturbance::Kills) => RackPlan::with_stranger(),
@@ -154,6 +156,7 @@ async fn play(
     match options.play {
         Play::MainJob => story::tell(options, rack, slurm, nfs, programs).await,
         Play::Recoveries => recover::tell(options, rack, slurm, programs).await,
+        Play::Fabric => recover::measure(options, rack, slurm, programs).await,
     }
 }
 

@@ -1,10 +1,11 @@
-//! Recovery on real parts: six machines in service of one pool, on which one thing after the other goes wrong. Each is asserted by the API, by the
-//! machine's own log of its power and boot, and by Slurm.
+//! Six machines in service of one pool, on which one thing after the other goes wrong: in themselves, or in what lies between them. Each is asserted by
+//! the API, by the machine's own log of its power and boot, and by Slurm.
 
 mod bad_disk; // A disk goes bad, and stays so
 mod cast; // Who plays, and how they are asked
 mod dead_service; // A service that its stack wants is dead
 mod declare; // The fleet, its ladder and its gates
+mod fabric; // What lies between them is measured, and turns slow
 mod fleet; // Five of six fail the same gate at once
 mod machines; // Six machines from one disk, adopted
 mod stays_off; // A machine does not come back from its reboot
@@ -22,18 +23,10 @@ use table::Table;
 /// Machines of the rack.
 pub(super) const MACHINES: u8 = 6;
 
-/// All of it, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
+/// Recoveries, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
 pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
-    let watch = Watch::new();
-    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
-    watch.say(&format!("machines run by {}", rack.accel));
-    common::site(programs.client(), options).await?;
-    programs.start_agent(programs.client()).await?;
-    declare::fleet(programs.client(), options, rack, slurm).await?;
-    let veterans = machines::build(options, rack, slurm, &watch).await?;
-    let mut cast = Cast { rack, slurm, programs, veterans, watch, dir: options.dir.clone() };
+    let mut cast = in_service(options, rack, slurm, programs).await?;
     let mut table = Table::default();
-    machines::into_service(&mut cast).await?;
     table.note_setup(&cast.watch);
     let told = dead_service::tell(&mut cast, &mut table).await;
     table.end("a dead service", told);
@@ -47,4 +40,34 @@ pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, prog
     table.end("a machine that stays off", told);
     super::oracle::check_acts(rack, programs.client(), &cast.watch).await?;
     table.print()
+}
+
+/// What lies between the machines, measured while it is well and while it is not.
+pub(super) async fn measure(
+    options: &DemoOptions,
+    rack: &Rack,
+    slurm: &Slurm,
+    programs: &Programs,
+) -> anyhow::Result<()> {
+    let mut cast = in_service(options, rack, slurm, programs).await?;
+    fabric::measure(options, &mut cast).await
+}
+
+/// Six machines that serve, each adopted and brought to its stack.
+async fn in_service<'run>(
+    options: &DemoOptions,
+    rack: &'run Rack,
+    slurm: &'run Slurm,
+    programs: &'run Programs,
+) -> anyhow::Result<Cast<'run>> {
+    let watch = Watch::new();
+    watch.say(&format!("the console is at {} (user admin, password {})", programs.url(), programs.password()));
+    watch.say(&format!("machines run by {}", rack.accel));
+    common::site(programs.client(), options).await?;
+    programs.start_agent(programs.client()).await?;
+    declare::fleet(programs.client(), options, rack, slurm).await?;
+    let veterans = machines::build(options, rack, slurm, &watch).await?;
+    let mut cast = Cast { rack, slurm, programs, veterans, watch, dir: options.dir.clone() };
+    machines::into_service(&mut cast).await?;
+    Ok(cast)
 }

@@ -1,0 +1,133 @@
+//! The fabric of six machines in service, measured pair by pair: TCP by iperf3, RDMA by perftest over Soft-RoCE. A path that is slow between two of
+//! them is blamed, and neither end; a machine whose own link is slow is found by meeting others.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::future::try_join_all;
+use muster_api::pairs::{PairRun, RunPairs};
+use muster_core::gates::Verdict;
+
+use super::super::DemoOptions;
+use super::super::artifacts::toml_as_json;
+use super::super::cast::state;
+use super::super::declare::put;
+use super::cast::Cast;
+use super::declare::POOL;
+
+const RUN: Duration = Duration::from_secs(25 * 60);
+const ADAPTER: &str = "rxe0";
+const RDMA: &str = "ib-write-bw-pair";
+/// So few that the survey's three rounds have everybody meet everybody.
+const FEW: [&str; 4] = ["n1", "n2", "n3", "n5"];
+const PATH: [&str; 2] = ["n2", "n5"];
+const END: &str = "n4";
+/// A token bucket below what both tools must get.
+const SLOW: &str = "tbf rate 3mbit burst 16k latency 400ms";
+/// The only network card, as its machine calls it.
+const CARD: &str = "$(basename $(dirname /sys/class/net/*/device))";
+
+/// All of it: well, then with a slow path, then with a slow machine.
+pub(super) async fn measure(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {
+    let suite = toml_as_json(&options.artifacts.suite.with_file_name("pairs.toml"))?;
+    put(cast.programs.client(), "suites", "pairs", suite).await?;
+    cast.watch.say(&format!("every machine gets the Soft-RoCE adapter {ADAPTER}"));
+    let adapter = format!("modprobe rdma_rxe && rdma link add {ADAPTER} type rxe netdev {CARD}");
+    let command = [adapter.as_str()];
+    try_join_all(cast.veterans.iter().map(|veteran| veteran.run(&command))).await?;
+    all_is_well(cast).await?;
+    a_slow_path(cast).await?;
+    a_slow_machine(cast).await
+}
+
+async fn all_is_well(cast: &mut Cast<'_>) -> anyhow::Result<()> {
+    cast.watch.say("1. six machines measure each other by turns");
+    let run = measured(cast, &[]).await?;
+    let pairs = run.pairs.as_deref().unwrap_or_default();
+    ensure!(run.findings.is_empty() && run.ends.len() == 6, "somebody is blamed: {:?}", run.findings);
+    ensure!(pairs.len() == 9 && pairs.iter().all(|pair| pair.verdict.as_deref() == Some("pass")), "{pairs:?}");
+    for way in pairs.iter().flat_map(|pair| &pair.ways) {
+        let rdma = way.results.iter().find(|result| result.gate == RDMA).context("RDMA was not measured")?;
+        ensure!(rdma.verdict == Verdict::Pass, "{} to {}: {}", way.from, way.to, rdma.reason);
+    }
+    Ok(())
+}
+
+async fn a_slow_path(cast: &mut Cast<'_>) -> anyhow::Result<()> {
+    let [one, other] = PATH;
+    cast.watch.say(&format!("2. the path from {one} to {other} is slow, and no other"));
+    let address = cast.veteran(other)?.address;
+    let slow = format!(
+        "D={CARD}; tc qdisc add dev $D root handle 1: prio && tc qdisc add dev $D parent 1:3 handle 30: {SLOW} && \
+         tc filter add dev $D parent 1:0 protocol ip u32 match ip dst {address}/32 flowid 1:3"
+    );
+    cast.veteran(one)?.run(&[&slow]).await?;
+    let run = measured(cast, &FEW).await?;
+    let pairs = run.pairs.as_deref().unwrap_or_default();
+    let blamed: Vec<_> = pairs.iter().filter(|pair| pair.edge.as_deref() == Some("blamed")).collect();
+    ensure!(
+        blamed.len() == 1 && PATH.contains(&blamed[0].a.as_str()) && PATH.contains(&blamed[0].b.as_str()),
+        "{pairs:?}"
+    );
+    ensure!(run.ends.iter().all(|end| end.verdict == "good"), "an end is blamed for the path: {:?}", run.ends);
+    cast.veteran(one)?.run(&[&format!("tc qdisc del dev {CARD} root")]).await?;
+    for node in FEW {
+        cast.serves(node).await?;
+    }
+    Ok(())
+}
+
+async fn a_slow_machine(cast: &mut Cast<'_>) -> anyhow::Result<()> {
+    cast.watch.say(&format!("3. the link of {END} is slow, to everybody"));
+    cast.veteran(END)?.run(&[&format!("tc qdisc add dev {CARD} root {SLOW}")]).await?;
+    let run = measured(cast, &[]).await?;
+    let verdict = |node: &str| run.ends.iter().find(|end| end.node == node).map(|end| end.verdict.as_str());
+    ensure!(verdict(END) == Some("blamed"), "{END} is not found: {:?}", run.ends);
+    let others = run.ends.iter().filter(|end| end.node != END);
+    ensure!(others.clone().all(|end| end.verdict == "good"), "others are blamed too: {:?}", run.ends);
+    let (client, what) = (cast.programs.client(), format!("{END} to leave service"));
+    let left = cast.watch.until(client, &what, RUN, async |fleet| Ok(state(fleet, END) != "in_service"));
+    left.await?;
+    cast.veteran(END)?.run(&[&format!("tc qdisc del dev {CARD} root")]).await.map(drop)
+}
+
+/// Has idle nodes measured, all of the pool or these; the run with its pairs once it has ended by itself.
+async fn measured(cast: &mut Cast<'_>, nodes: &[&str]) -> anyhow::Result<PairRun> {
+    let client = cast.programs.client();
+    let body = RunPairs {
+        suite: "pairs".into(),
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        within_s: Some(RUN.as_secs().try_into().context("seconds")?),
+        variables: [("rdma_device".to_owned(), ADAPTER.to_owned())].into(),
+        ..RunPairs::default()
+    };
+    let asked = client.run_pairs(POOL, &body).await?;
+    let ended =
+        cast.watch.until(client, "the pairs to be measured", RUN, async |_| Ok(client.operation(asked.id).await?.done));
+    ended.await?;
+    let run = client.pair_run(POOL, asked.id).await?;
+    for pair in run.pairs.iter().flatten() {
+        let bandwidth = |gate: &str| {
+            let results = pair.ways.iter().flat_map(|way| &way.results).filter(move |result| result.gate == gate);
+            results
+                .flat_map(|result| &result.measured)
+                .map(|one| format!("{:?}", one.value))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let verdict = pair.verdict.as_deref().unwrap_or("not measured");
+        let (tcp, rdma) = (bandwidth("iperf3-pair"), bandwidth(RDMA));
+        println!(
+            "          round {} {}-{}: {verdict}; TCP {tcp}; RDMA {rdma}; {}",
+            pair.round,
+            pair.a,
+            pair.b,
+            pair.why.as_deref().unwrap_or_default()
+        );
+    }
+    for finding in &run.findings {
+        println!("          {finding}");
+    }
+    ensure!(run.state == "done", "the run ended as {}", run.state);
+    Ok(run)
+}
