@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ConvergePlan, LimitItem, LockedPackage, ServiceItem};
 
 /// Files that converge writes itself; a stack must not own them as well.
-pub const MANAGED: [&str; 11] = [
+pub const MANAGED: [&str; 12] = [
+    "/var/lib/muster/apt/sources.list",
     "/etc/apt/sources.list.d/muster.list",
     "/etc/apt/preferences.d/muster",
     "/etc/sysctl.d/90-muster.conf",

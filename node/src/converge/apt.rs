@@ -31,7 +31,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
 const APT_CONF: &str = r#"Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";
-Dir::Etc::sourcelist "/etc/apt/sources.list.d/muster.list";
+Dir::Etc::sourcelist "/var/lib/muster/apt/sources.list";
 Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/etc/apt/preferences.d/muster";
 Dir::Etc::preferencesparts "/dev/null";

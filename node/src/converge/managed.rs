@@ -9,7 +9,10 @@ use muster_core::wire::node::Failure;
 use super::file::Target;
 use crate::failure::fatal;
 
-pub(super) const SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
+/// Of the converge alone: nobody signs the bundle, so that whoever runs apt by hand must not meet it.
+pub(super) const SOURCES: &str = "/var/lib/muster/apt/sources.list";
+/// Where it stood in versions of before; removed.
+const PUBLIC_SOURCES: &str = "/etc/apt/sources.list.d/muster.list";
 pub(super) const PREFERENCES: &str = "/etc/apt/preferences.d/muster";
 pub(super) const BLACKLIST: &str = "/etc/modprobe.d/muster.conf";
 pub(super) const GRUB: &str = "/etc/default/grub.d/50-muster.cfg";
@@ -17,7 +20,11 @@ const HEADER: &str = "# Written by muster-node from the stack's plan; changes he
 
 /// What apt needs before packages are touched.
 pub fn apt_files(plan: &ConvergePlan) -> Vec<Target> {
-    vec![Target::ours(SOURCES, Some(sources(plan))), Target::ours(PREFERENCES, Some(preferences(plan)))]
+    vec![
+        Target::ours(SOURCES, Some(sources(plan))),
+        Target::ours(PUBLIC_SOURCES, None::<String>),
+        Target::ours(PREFERENCES, Some(preferences(plan))),
+    ]
 }
 
 /// Every other file: the plan's own, then those made from its settings.

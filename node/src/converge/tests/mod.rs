@@ -106,11 +106,14 @@ fn a_tuple_moves_up_and_down_as_one_and_pins_hold() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
     let tuple = |version| bundle.plan(&[("tuple-kmod", version), ("tuple-top", version)]);
+    tree.write("/etc/apt/sources.list.d/muster.list", &bundle.source());
     for version in ["1.0", "2.0", "1.0"] {
         let report = run_on(&machine, &tuple(version), &cx()).unwrap_or_else(|error| panic!("{version}: {error:?}"));
         assert!(outcomes(&report, ItemOutcome::Changed).contains(&"package tuple-top"));
     }
-    // By hand, over the very same source, which also holds 2.0.
+    assert!(!tree.path("/etc/apt/sources.list.d/muster.list").exists(), "nobody else's apt meets what nobody signed");
+    // By hand, over the very same packages, 2.0 among them.
+    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
     let by_hand = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "dist-upgrade"];
     let said = tree.output(&["apt-get", "update"]) + &tree.output(&by_hand);
     let database = dpkg::Database::read(&machine).expect("a database");

@@ -226,6 +226,7 @@ fn what_hands_changed_is_found_and_named() {
     let look = || run_on(&machine, &plan, &cx()).expect("a look");
     assert!(look().clean(), "{:#?}", look());
 
+    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
     let down = ["drv-fabric=1.0", "drv-lib=1.0", "drv-kmod=1.0", "drv-tools=1.0", "drv-meta=1.0", "big=1.0"];
     let by_hand: Vec<&str> =
         ["apt-get", "-y", "--allow-downgrades", "install"].iter().chain(&down[..]).copied().collect();

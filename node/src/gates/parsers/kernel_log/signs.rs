@@ -2,6 +2,12 @@
 
 /// The metric that counts a message, if any does.
 pub(super) fn of(message: &str) -> Option<&'static str> {
+    if let known @ Some(_) = process(message) {
+        return known;
+    }
+    if names_a_process(message) {
+        return None;
+    }
     gpu(message)
         .or_else(|| pcie(message))
         .or_else(|| memory(message))
@@ -93,13 +99,25 @@ fn disk(message: &str) -> Option<&'static str> {
     (any(message, &io) || (message.starts_with("nvme ") && any(message, &nvme))).then_some("kernel.io_errors")
 }
 
-/// The machine itself. A job that meets its own memory limit is not counted.
+/// The machine itself.
 fn machine(message: &str) -> Option<&'static str> {
-    let lockups = ["soft lockup", "hard LOCKUP", "detected stall", "blocked for more than", "Hard LOCKUP"];
-    if any(message, &lockups) {
-        return Some("kernel.lockups");
-    }
-    message.starts_with("Out of memory: Killed process").then_some("kernel.oom_kills")
+    any(message, &["soft lockup", "hard LOCKUP", "detected stall", "Hard LOCKUP"]).then_some("kernel.lockups")
+}
+
+/// What tells of a process and counts. A job that meets its own memory limit is not counted.
+fn process(message: &str) -> Option<&'static str> {
+    let stands = message.starts_with("INFO: task ") && message.contains("blocked for more than");
+    let stuck = message.starts_with("watchdog: BUG: soft lockup");
+    let killed = message.starts_with("Out of memory: Killed process");
+    (stands || stuck).then_some("kernel.lockups").or(killed.then_some("kernel.oom_kills"))
+}
+
+/// Messages that hold the name of a process, which its user chose, and that tell nothing of the machine.
+fn names_a_process(message: &str) -> bool {
+    let begins = ["traps: ", "Memory cgroup out of memory", "oom-kill:", "audit: ", "CPU: ", "process '"];
+    let holds =
+        ["]: segfault at ", "potentially unexpected fatal signal", "invoked oom-killer", " Comm: ", "): drop_caches: "];
+    begins.iter().any(|word| message.starts_with(word)) || any(message, &holds)
 }
 
 fn any(message: &str, signs: &[&str]) -> bool {
@@ -154,6 +172,13 @@ mod tests {
             ("INFO: task nvidia-smi:2310 blocked for more than 120 seconds.", Some("kernel.lockups")),
             ("Out of memory: Killed process 4242 (python)", Some("kernel.oom_kills")),
             ("Memory cgroup out of memory: Killed process 4242 (python)", None),
+            ("Memory cgroup out of memory: Killed process 4242 (I/O error)", None),
+            ("I/O error, dev [4242]: segfault at 0 ip 0000000000000000 sp 00007ffd error 14 in python3", None),
+            ("traps: I/O error[4242] general protection fault ip:401136 sp:7ffd error:0 in a[401000+1000]", None),
+            ("AER: Uncorrec invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", None),
+            ("CPU: 3 PID: 4242 Comm: EXT4-fs error Not tainted 6.1.0-56-amd64 #1", None),
+            ("INFO: task I/O error:4242 blocked for more than 120 seconds.", Some("kernel.lockups")),
+            ("Out of memory: Killed process 4242 (I/O error) total-vm:1048576kB", Some("kernel.oom_kills")),
             ("usb 1-1: new high-speed USB device number 2 using xhci_hcd", None),
         ];
         for (message, wanted) in table {

@@ -10,6 +10,8 @@ use crate::gates::parsers::scan;
 /// The code by which the driver tells what it recommends.
 const RECOVERY_ACTION_CHANGED: u32 = 154;
 const NOTES_MAX: usize = 10;
+/// `TASK_COMM_LEN` of Linux, without its zero.
+const NAME_MAX: usize = 15;
 /// Bound on what is kept; one more than any gate tells apart from many.
 const EVENTS_MAX: usize = 100_000;
 
@@ -17,8 +19,8 @@ const EVENTS_MAX: usize = 100_000;
 pub(super) struct Events {
     xids: Vec<Event>,
     sxids: Vec<Event>,
-    /// By GPU, the latest.
-    recommended: BTreeMap<String, Action>,
+    /// By GPU, the latest; and how many events had come by then.
+    recommended: BTreeMap<String, (Action, usize)>,
     unknown: usize,
     notes: Vec<String>,
 }
@@ -40,8 +42,8 @@ pub(super) struct Found {
 impl Events {
     /// Takes a message if it is one of these.
     pub(super) fn note(&mut self, message: &str) -> bool {
-        let is_switch = message.contains("SXid");
-        if !is_switch && !message.contains("NVRM: Xid") {
+        let is_switch = message.starts_with("nvidia-nvswitch") && message.contains("SXid");
+        if !is_switch && !message.starts_with("NVRM: Xid") {
             return false;
         }
         let Some(event) = read(message) else {
@@ -53,7 +55,8 @@ impl Events {
         if event.code == RECOVERY_ACTION_CHANGED && !is_switch {
             // `… changed from 0x0 (None) to 0x4 (Drain and Reset)`
             let word = message.rsplit_once(" to ").and_then(|(_, to)| scan::between(to, "(", ")"));
-            self.recommended.insert(event.device.clone(), word.map_or(Action::Inspect, Action::recommended));
+            let action = word.map_or(Action::Inspect, Action::recommended);
+            self.recommended.insert(event.device.clone(), (action, self.xids.len() + 1));
         }
         let events = if is_switch { &mut self.sxids } else { &mut self.xids };
         if events.len() < EVENTS_MAX {
@@ -75,10 +78,11 @@ impl Events {
         let (xids, sxids) = (std::mem::take(&mut self.xids), std::mem::take(&mut self.sxids));
         let recommended = std::mem::take(&mut self.recommended);
         let (mut fatal, mut switch_fatal, mut hardest) = (0, 0, Action::Ignore);
-        for event in &xids {
+        for (at, event) in xids.iter().enumerate() {
             let action = match recommended.get(&event.device) {
-                Some(action) => Some(*action),
-                None => xid.action(event.code, event.stated),
+                // That nothing needs to be done was said of what had come, and not of what came after it.
+                Some((action, come)) if *action != Action::Ignore || at < *come => Some(*action),
+                _ => xid.action(event.code, event.stated),
             };
             fatal += self.weigh(event, action, &mut hardest);
         }
@@ -121,6 +125,7 @@ fn read(message: &str) -> Option<Event> {
     if !rest.is_empty() && !rest.starts_with(',') {
         return None;
     }
+    let rest = past_the_name(rest);
     let stated = |word: &str| rest.split([' ', ',']).any(|candidate| candidate.eq_ignore_ascii_case(word));
     let stated = match (stated("Non-fatal") || stated("Nonfatal"), stated("Fatal")) {
         (true, _) => Some(false),
@@ -129,4 +134,63 @@ fn read(message: &str) -> Option<Event> {
     };
     let device = device.trim_start_matches("PCI:").to_ascii_lowercase();
     Some(Event { device, code: code.parse().ok()?, stated, message: scan::word(message) })
+}
+
+/// What stands behind the name of the process that an event is told of. Its user chose the name, and it may hold any words; it has
+/// [`NAME_MAX`] bytes at most, each of which may be told as `\x0a` (`dmesg`) or `\012`.
+fn past_the_name(rest: &str) -> &str {
+    let Some((_, named)) = rest.split_once("name=") else { return rest };
+    let mut behind = named;
+    for _ in 0..NAME_MAX {
+        let escaped =
+            behind.strip_prefix('\\').is_some_and(|code| code.starts_with(|c: char| c == 'x' || c.is_ascii_digit()));
+        let length = if escaped { 4 } else { 1 };
+        let mut characters = behind.chars();
+        (0..length).for_each(|_| drop(characters.next()));
+        behind = characters.as_str();
+    }
+    behind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU: &str = "NVRM: Xid (PCI:0000:9b:00):";
+
+    fn found(messages: &[String]) -> Found {
+        let mut events = Events::default();
+        for message in messages {
+            assert!(events.note(message), "{message}");
+        }
+        events.judge(None)
+    }
+
+    fn fatal(message: String) -> usize {
+        found(&[message]).counts[1].1
+    }
+
+    #[test]
+    fn a_process_cannot_speak_for_the_driver() {
+        let event = |code: u32, name: &str, words: &str| format!("{GPU} {code}, pid=4242, name={name}, {words}");
+        for name in ["a Non-fatal b", "Nonfatal", ", Non-fatal, ", "a\\x0a Non-fatal "] {
+            assert_eq!(fatal(event(79, name, "GPU has fallen off the bus.")), 1, "{name}");
+        }
+        for name in ["a Fatal", "Fatal", "a, Fatal, b", "\\x01\\x02\\x03\\x04\\x05 Fatal"] {
+            assert_eq!(fatal(event(13, name, "Graphics SM Warp Exception on (GPC 1, TPC 0)")), 0, "{name}");
+        }
+        assert_eq!(fatal(event(149, "x", "NETIR_LINK_EVT Fatal XC0 i0 Link 08")), 1, "the driver's own word");
+    }
+
+    #[test]
+    fn that_nothing_needs_to_be_done_is_said_of_what_had_come() {
+        let of = |code: u32, words: &str| format!("{GPU} {code}, {words}");
+        let (lost, none) =
+            (of(79, "GPU has fallen off the bus."), of(154, "changed from 0x1 (GPU Reset Required) to 0x0 (None)"));
+        assert_eq!(found(&[lost.clone(), none.clone()]).action, Action::Ignore);
+        assert!(found(&[none.clone(), lost.clone()]).action.is_fatal());
+        let reboot = of(154, "changed from 0x0 (None) to 0x2 (Node Reboot Required)");
+        let after = found(&[none, reboot, of(63, "Row Remapper")]);
+        assert_eq!(after.action, Action::RebootNode, "it stands until another is told");
+    }
 }
