@@ -67,6 +67,9 @@ fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
     Ok(profile)
 }
 
+/// What a machine of somebody else's mounts without waiting for its network: whether it is there after a boot is a matter of luck.
+const SHARED: &str = "shared.mount";
+
 /// The reference stack as the machines have it already: converging starts what is dead, and has nothing to install or to reboot for.
 fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     let mut stack = toml_as_json(&options.artifacts.stack)?;
@@ -74,13 +77,14 @@ fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     for part in ["kernel_args", "modules_load", "modules_blacklist", "sysctl", "limits"] {
         parts.remove(part);
     }
-    let needed = |name: &str| !NOT_NEEDED.contains(&name);
+    let needed = |name: &str| !NOT_NEEDED.contains(&name) && name != SHARED;
     let packages = parts["packages"].as_object_mut().context("the stack has no packages")?;
     packages.retain(|name, _| needed(name));
     let named = |item: &Value| item["name"].as_str().is_some_and(needed);
     parts["lock"]["packages"].as_array_mut().context("the stack has no lock")?.retain(named);
     parts["services"].as_array_mut().context("the stack has no services")?.retain(named);
     let files = parts["files"].as_array_mut().context("the stack has no files")?;
-    files.retain(|file| file["path"].as_str().is_some_and(|path| !path.contains("chrony")));
+    let left_out = |path: &str| path.contains("chrony") || path.contains("shared");
+    files.retain(|file| file["path"].as_str().is_some_and(|path| !left_out(path)));
     Ok(stack)
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::cast::state;
 use super::super::veteran::Veteran;
-use super::super::watch::Watch;
+use super::super::watch::{Fleet, Watch};
 use super::super::{DemoOptions, declare as common};
 use super::MACHINES;
 use super::cast::Cast;
@@ -64,8 +64,7 @@ pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     idle(cast, &names).await?;
     cast.ask("converge", &names, &["--reason", "the rehearsal"]).await?;
     let serving = cast.watch.until(client, "six nodes in service", BOOTS, async |fleet| {
-        let lost = names.iter().find(|name| matches!(state(fleet, name), "failed" | "quarantined"));
-        ensure!(lost.is_none(), "{lost:?} did not get into service");
+        well(fleet, &names)?;
         let left = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
         Ok(!left && names.iter().all(|name| state(fleet, name) == "in_service"))
     });
@@ -93,12 +92,19 @@ async fn adopt(cast: &Cast<'_>, veteran: &Veteran<'_>) -> anyhow::Result<()> {
 async fn idle(cast: &mut Cast<'_>, names: &[&str]) -> anyhow::Result<()> {
     let client = cast.programs.client();
     let idle = cast.watch.until(client, "the first sweeps to end", BOOTS, async |fleet| {
+        well(fleet, names)?;
         let swept = async |name: &&str| Ok::<_, anyhow::Error>(!client.node_gate_runs(name).await?.items.is_empty());
         let swept = try_join_all(names.iter().map(swept)).await?;
         let busy = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
         Ok(!busy && swept.iter().all(|one| *one) && names.iter().all(|name| state(fleet, name) == "in_service"))
     });
     idle.await
+}
+
+fn well(fleet: &Fleet, names: &[&str]) -> anyhow::Result<()> {
+    let lost = names.iter().find(|name| matches!(state(fleet, name), "failed" | "quarantined"));
+    ensure!(lost.is_none(), "{lost:?} did not get into service");
+    Ok(())
 }
 
 async fn unprotect(client: &Client, node: &str) -> anyhow::Result<()> {
