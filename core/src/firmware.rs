@@ -81,6 +81,20 @@ impl BmcInventory {
         Self { unread: vec![why.into()], ..Self::default() }
     }
 
+    /// This, and what was read before of what could not be read now; [`Self::unread`] tells that it was not.
+    pub fn over(mut self, before: Self) -> Self {
+        if self.unread.is_empty() {
+            return self;
+        }
+        let unknown = |seen: &SeenFirmware| self.firmware.iter().all(|now| now.id != seen.id);
+        let former: Vec<SeenFirmware> = before.firmware.into_iter().filter(unknown).collect();
+        self.firmware.extend(former);
+        for (name, value) in before.bios {
+            self.bios.entry(name).or_insert(value);
+        }
+        self
+    }
+
     /// The firmware that a stack means by a component: the one of this very id; else all whose id, and else whose name, it fits, `*` being anything.
     pub fn find<'a>(&'a self, component: &str) -> Vec<&'a SeenFirmware> {
         let by = |fits: &dyn Fn(&SeenFirmware) -> bool| -> Vec<&'a SeenFirmware> {

@@ -124,6 +124,16 @@ async fn gates_and_drift_say_both_values_and_what_is_unknown_is_told_as_unknown(
     assert_eq!(world.machine("n1", |machine| machine.log.len()), log, "a look does nothing to it");
     assert_eq!(world.state("n1").await, "in_service");
 
+    // A BMC that is busy for a minute takes nothing back.
+    let before = world.machine("n1", |machine| machine.firmware.replace(BmcInventory::unread("HTTP 503: busy")));
+    world.ask("n1", "check-drift").await.expect(202);
+    world.settle().await;
+    let busy = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
+    assert_eq!(busy["items"][0], drift["items"][0], "{busy}");
+    let seen = world.admin.get("/v1/nodes/n1/facts").await.expect(200).body;
+    assert_eq!(seen["bmc"]["inventory"]["unread"], json!(["HTTP 503: busy"]));
+    world.machine("n1", |machine| machine.firmware = before);
+
     // It is mended by converging it, for which it drains first.
     world.ask("n1", "converge").await.expect(202);
     world.settle().await;

@@ -64,8 +64,19 @@ async fn a_stack_for_other_hardware_is_refused_when_the_nodes_plan_is_made() {
 
 #[tokio::test]
 async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
-    for (value, says) in [("label:zone", "has no label for label:zone"), ("rail:7", "has no rail:7")] {
+    let refused = [
+        ("label:zone", "has no label for label:zone"),
+        ("rail:7", "has no rail:7"),
+        ("label:command", "label:command of n1 is not one word"),
+        ("label:specifier", "label:specifier of n1 is not one word"),
+        ("label:option", "label:option of n1 is not one word"),
+    ];
+    let labels = json!({ "command": "h:/x ; /bin/id", "specifier": "h:/a%20b", "option": "-oexec" });
+    for (value, says) in refused {
         let mut world = World::declare(1, |path, mut body| {
+            if path == "/v1/nodes/n1" {
+                body["spec"]["labels"] = labels.clone();
+            }
             if path == "/v1/stacks/base" {
                 body["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": value }] }]);
             }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use muster_core::firmware::{BiosValue, BmcInventory, SeenFirmware, is_secret};
+use muster_core::lifecycle::steps::Step;
 use serde_json::json;
 use sqlx::PgConnection;
 
@@ -16,7 +17,8 @@ const ATTRIBUTES: usize = 4096;
 const SENTENCES: usize = 64;
 const CHARS: usize = 300;
 
-/// Keeps what was said.
+/// Keeps what was said. What a look beside the node's work could not read stands as it was read before: a BMC that is busy for a minute is no reason to
+/// doubt a machine, and nobody asks it again before gates hold its firmware against the stack.
 ///
 /// # Errors
 /// When the database fails.
@@ -26,7 +28,12 @@ pub(super) async fn see(
     inventory: &BmcInventory,
     now: Timestamp,
 ) -> Result<(), Error> {
-    db::firmware::see(conn, job.node, &bounded(inventory), now).await
+    let mut kept = bounded(inventory);
+    if job.step == Step::FirmwareLook.as_str() && !kept.unread.is_empty() {
+        let before = db::firmware::latest(conn, job.node).await?;
+        kept = kept.over(before.map(|seen| seen.inventory).unwrap_or_default());
+    }
+    db::firmware::see(conn, job.node, &kept, now).await
 }
 
 /// Says what a job changed.

@@ -34,15 +34,19 @@ pub(super) async fn run(
         Some(record) => (record.before.clone(), None),
         None => tell(context, login, permit).await.map(|(before, told)| (before, Some(told)))?,
     };
-    let lost = tokio::select! {
+    let (lost, off) = tokio::select! {
         after = other_boot(context, login, &before, told) => return after.map(|boot_id| JobResult::Booted { boot_id }),
-        () = tokio::time::sleep(HUNG) => format!("not back after {} min", HUNG.as_secs() / 60),
-        () = stays_off(context, power) => "its BMC shows that it stays off".to_owned(),
+        () = tokio::time::sleep(HUNG) => (format!("not back after {} min", HUNG.as_secs() / 60), false),
+        () = stays_off(context, power) => ("its BMC shows that it stays off".to_owned(), true),
     };
     match power::by(context, power).await? {
         By::Bmc(bmc) => {
             context.voice.log(format!("{lost}: the BMC starts it"));
-            power::start(context, &bmc, permit, BootOnce::None).await?;
+            match off {
+                // Whoever was quicker at its button has done the same.
+                true => power::turn_on(context, &bmc, permit).await?,
+                false => drop(power::start(context, &bmc, permit, BootOnce::None).await?),
+            }
         }
         By::Person(person) => {
             context.voice.log(format!("{lost}: {person} must look at {}", context.job.node_name));

@@ -91,6 +91,16 @@ async fn file(conn: &mut PgConnection, s: &Sources<'_>, item: &FileItem) -> anyh
     })
 }
 
+/// Besides letters and digits: enough for `10.0.0.5:/export` and `10.0.0.5@o2ib:/fs`.
+const LABEL_MARKS: &str = "._:/@,=+-[]";
+
+/// Whoever may label a node does not write its stack. In a unit, a script or a table a space, a quote, `;`, `%` or `$` would make more of a label
+/// than the word that the stack's author meant, and a dash before it an option.
+fn is_one_word(label: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || LABEL_MARKS.contains(c);
+    !label.starts_with('-') && label.chars().all(plain)
+}
+
 /// A value of the node. One that it lacks is refused: an empty word in a configuration file means something else than what was meant.
 async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::Result<String> {
     let text = match name {
@@ -115,7 +125,11 @@ async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::
             ClusterSpec::Slurm(slurm) => slurm.address.clone(),
         },
         other => match other.strip_prefix("label:").map(|label| &s.node.labels[label]) {
-            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(serde_json::Value::String(text)) if is_one_word(text) => text.clone(),
+            Some(serde_json::Value::String(_)) => bail!(
+                "{other} of {} is not one word of letters, digits and {LABEL_MARKS}, and a file of the stack names it: change the label",
+                s.node.name
+            ),
             Some(_) => bail!("{} has no label for {other}, which a file of the stack names", s.node.name),
             None => bail!("{other:?} is not a value that a file may name"),
         },
