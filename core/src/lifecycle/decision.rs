@@ -6,6 +6,7 @@ use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use crate::recovery::{Cause, Ended, Tried};
+use crate::wire::node::{Failure, UNREACHABLE};
 
 /// The lifecycle's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,7 +147,7 @@ pub(super) fn follow(node: &Snapshot, now: Timestamp, steps: &[Step], then: impl
                 StepStatus::Failed { failure, .. } if failure.retryable && node.protected && step.destroys() => {
                     return protected(step);
                 }
-                StepStatus::Failed { at, failure } if failure.retryable && view.round < step.max_rounds() => {
+                StepStatus::Failed { at, failure } if failure.retryable && view.round < rounds(node, step, failure) => {
                     return Decision::Retry(step, *at + back_off(view.round));
                 }
                 StepStatus::Failed { failure, .. } => {
@@ -241,6 +242,15 @@ fn wait_for_observation(step: Step) -> Decision {
         next_action: "the site's next agent looks before it acts".into(),
         until: None,
     })
+}
+
+/// Rounds that a node on its first way into service is asked that lets nobody in: half an hour and more. A switch that is restarted in the middle of a
+/// wave must not leave every node of it to a person. One that serves, or is being recovered, is given up by then.
+const SILENT_ROUNDS: i32 = 8;
+
+fn rounds(node: &Snapshot, step: Step, failure: &Failure) -> i32 {
+    let on_its_way = matches!(node.state, State::Installing | State::Validating) && node.recovery.is_none();
+    if on_its_way && failure.code == UNREACHABLE { SILENT_ROUNDS } else { step.max_rounds() }
 }
 
 /// 10 s, 20 s, 40 s … at most 5 minutes.

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use super::begin::asked_by_drivers;
 use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
-use crate::wire::node::Failure;
+use crate::wire::node::{Failure, UNREACHABLE};
 
 /// Failures that say that the system did not answer, whatever it was asked: those of SSH, and the end of a job's time.
-const SILENT: [&str; 4] = ["ssh_unreachable", "ssh_timeout", "ssh_lost", "timeout"];
+const SILENT: [&str; 4] = [UNREACHABLE, "ssh_timeout", "ssh_lost", "timeout"];
 
 /// Why a recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq)]

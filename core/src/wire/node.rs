@@ -216,6 +216,9 @@ pub enum WorkResult {
     Failed(Failure),
 }
 
+/// The code of a failure: a system that should be up let nobody in.
+pub const UNREACHABLE: &str = "ssh_unreachable";
+
 /// Why something did not work, in words for an engineer at 3 am.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

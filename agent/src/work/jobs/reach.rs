@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::wire::agent::Login;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, UNREACHABLE};
 use muster_core::wire::noticed::Noticed;
 use tokio::time::Instant;
 
@@ -60,7 +60,7 @@ pub(super) async fn reach_up(context: &JobContext, login: &Login) -> Result<Sess
         Err(_) => {
             let last = context.voice.awaited().unwrap_or_default();
             let why = format!("{} let nobody in for {} s; {last}", context.job.node_name, silent.as_secs());
-            Err(failed("ssh_unreachable", why))
+            Err(failed(UNREACHABLE, why))
         }
     }
 }
@@ -120,7 +120,7 @@ impl From<SshError> for Failure {
                 serde_json::from_str(stderr).unwrap_or_else(|_| failed("ssh_exit", message))
             }
             SshError::BadLogin(_) => fatal("ssh_bad_login", message),
-            SshError::Unreachable { .. } => failed("ssh_unreachable", message),
+            SshError::Unreachable { .. } => failed(UNREACHABLE, message),
             SshError::HostKeyMismatch { .. } => fatal("ssh_host_key_mismatch", message),
             SshError::AuthRefused(_) => fatal("ssh_auth_refused", message),
             SshError::Timeout { .. } => failed("ssh_timeout", message),

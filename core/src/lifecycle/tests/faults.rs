@@ -4,6 +4,7 @@ use super::*;
 use crate::gates::xid::Action;
 use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTimeout, Op, Stage, Verdict};
 use crate::recovery::{Ended, Means, Outcome};
+use crate::wire::node::UNREACHABLE;
 
 fn suite() -> Suite {
     let gate = Gate {
@@ -127,6 +128,30 @@ fn a_machine_that_does_not_come_back_is_power_cycled() {
     // Without a BMC there is nothing that could be done.
     (climbing.steps, climbing.power_person) = (vec![], Some("ann".into()));
     assert!(matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4));
+}
+
+#[test]
+fn a_node_on_its_first_way_outlasts_a_switch_that_is_restarted() {
+    let failure = Failure { code: UNREACHABLE.into(), message: "nobody".into(), retryable: true };
+    let silent = |state, at: Step, round| {
+        let mut one = node(state);
+        (one.claim, one.suite, one.installed) = (Some(ClaimState::Bound), Some(suite()), true);
+        let status = StepStatus::Failed { at: now(), failure: failure.clone() };
+        one.steps = vec![step(Step::BootDisk, StepStatus::Succeeded), StepView { round, ..step(at, status) }];
+        one
+    };
+    for (state, at) in [(State::Installing, Step::Converge), (State::Validating, Step::Gates)] {
+        assert!(matches!(decide(&silent(state, at, 7), now()), Decision::Retry(same, _) if same == at), "{state}");
+        assert_eq!(moved(&silent(state, at, 8)).to, State::Failed);
+        let mut other = silent(state, at, at.max_rounds());
+        if let StepStatus::Failed { failure, .. } = &mut other.steps[1].status {
+            failure.code = "timeout".into();
+        }
+        assert_eq!(moved(&other).to, State::Failed, "{state}: only of one that lets nobody in");
+    }
+    let mut climbing = silent(State::Validating, Step::Gates, Step::Gates.max_rounds());
+    climbing.recovery = Some(recovery(&[Rung::Reboot], 0));
+    assert_eq!(moved(&climbing).to, State::Repairing, "a ladder does not wait");
 }
 
 #[test]
