@@ -145,9 +145,7 @@ fn past_the_name(rest: &str) -> &str {
         let escaped =
             behind.strip_prefix('\\').is_some_and(|code| code.starts_with(|c: char| c == 'x' || c.is_ascii_digit()));
         let length = if escaped { 4 } else { 1 };
-        let mut characters = behind.chars();
-        (0..length).for_each(|_| drop(characters.next()));
-        behind = characters.as_str();
+        behind = behind.char_indices().nth(length).map_or("", |(at, _)| &behind[at..]);
     }
     behind
 }

@@ -1,15 +1,21 @@
 //! `ib_write_bw`, `ib_write_lat` and their sisters, as printed. Bandwidth must be asked for in Gb/s (`--report_gbits`): the other unit is called MB/s and
-//! means 2^20 bytes. With `-D` the peak is 0.00, which was not measured; the average is what counts.
+//! means 2^20 bytes. With `-D` the peak is 0.00, which was not measured; the average is what counts. A tool that cannot tell how fast its CPU's counter
+//! runs says so beside, prints 0 for every rate and ends well: that is no answer either.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const BANDWIDTH: &str = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]";
 const LATENCY: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
+/// Of perftest's get_clock.c, where times do not grow with the counter's cycles, as on a CPU that is shared.
+const NO_CLOCK: &str = "Correlation coefficient r^2";
 const ROWS_MAX: usize = 64;
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if answer.exit != 0 {
         return Err(format!("it failed: {}", scan::word(answer.messages)));
+    }
+    if answer.messages.contains(NO_CLOCK) {
+        return Err(format!("it could not measure its own clock: {}", scan::word(answer.messages)));
     }
     scan::whole(answer.text)?;
     let mut lines = answer.text.lines();
@@ -33,6 +39,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             words.iter().map(|word| scan::number(word)).collect::<Option<_>>().ok_or_else(unknown)?;
         let entity = format!("{} B", words.first().copied().unwrap_or_default());
         match (header.as_str(), &numbers[..]) {
+            (BANDWIDTH, [_, iterations, _, 0.0, _]) if *iterations > 0.0 => {
+                return Err(format!("it sent something and measured no rate: {:?}", scan::word(line)));
+            }
             (BANDWIDTH, [_, iterations, _, average, rate]) => {
                 reading.add_of("rdma.iterations", &entity, *iterations);
                 reading.add_of("rdma.bandwidth", &entity, *average);
