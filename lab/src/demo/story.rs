@@ -123,7 +123,7 @@ async fn serve(
     }
     let failing = &rack.slot(FAILING)?.machine;
     let served = watch.until(client, "service", LONG, async |fleet| {
-        chaos.watch(programs, client).await?;
+        chaos.watch(rack, programs, client).await?;
         if let Some(written) = &mut written {
             written.look(rack).await?;
         }
