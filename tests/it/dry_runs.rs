@@ -249,6 +249,19 @@ async fn a_dry_run_of_every_write_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn a_dry_run_that_is_mistyped_is_not_done() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let site = json!({ "spec": {} });
+    for word in ["dryrun=true", "dry-run=true", "dry%5Frun=true", "dry_run=1"] {
+        let reply = admin.put(&format!("/v1/sites/s1?{word}"), &site).await;
+        assert_eq!(reply.status, 400, "{word}: {}", reply.text);
+    }
+    assert!(admin.put("/v1/sites/s1?dry_run=true", &site).await.status < 300, "or it proves nothing");
+    assert_eq!(admin.get("/v1/sites/s1").await.status, 404);
+}
+
+#[tokio::test]
 async fn what_is_removed_is_removed_as_it_was_read() {
     let server = Server::start().await;
     let admin = server.admin().await;

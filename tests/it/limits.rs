@@ -44,3 +44,19 @@ async fn who_guesses_is_held_by_the_address() {
     server.app.clock.advance(SignedDuration::from_secs(10));
     assert_eq!(client.get(&url).send().await.unwrap().status(), 401);
 }
+
+#[tokio::test]
+async fn who_is_known_is_not_kept_out_by_others_who_guess_at_the_same_address() {
+    let server = Server::start().await.limited(rates());
+    let url = format!("{}/v1/sites", server.listen().await);
+    let (known, fresh) = (server.admin().await, server.admin().await);
+    let client = reqwest::Client::builder().build().unwrap();
+    let ask = async |token: &str| client.get(&url).bearer_auth(token).send().await.unwrap().status().as_u16();
+    let (known, fresh) = (known.token.unwrap(), fresh.token.unwrap());
+    assert_eq!(ask(&known).await, 200);
+    for answer in [401, 401, 401, 429] {
+        assert_eq!(ask("mst_guess").await, answer);
+    }
+    assert_eq!(ask(&known).await, 200, "behind a proxy everybody has one address");
+    assert_eq!(ask(&fresh).await, 429, "whoever was never known is one of those who guess");
+}

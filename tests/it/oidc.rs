@@ -149,7 +149,11 @@ async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login(
         assert_eq!(browser.get("/v1/nodes").await.status, sites, "{person}");
         assert_eq!(browser.get("/v1/tokens").await.status, tokens, "{person}");
     }
-    // The same person again is the same row, and no password signs them in.
+    // The same person again is the same row, and no password signs them in. What they call themselves now changes nothing: they could agree to what
+    // they asked for.
+    sign_in(&server, &provider, "ada").await;
+    let rename = format!("{}/rename?person=ada&to=chief", provider.issuer);
+    provider.http.get(rename).send().await.unwrap();
     sign_in(&server, &provider, "ada").await;
     let known: Vec<(String, String)> =
         sqlx::query_as("SELECT name, subject FROM users ORDER BY name").fetch_all(&server.app.pool).await.unwrap();
@@ -163,7 +167,7 @@ async fn people_get_the_role_of_their_groups_and_keep_it_no_longer_than_a_login(
         .fetch_one(&server.app.pool)
         .await
         .unwrap();
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 5);
 }
 
 #[tokio::test]

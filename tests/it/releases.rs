@@ -149,6 +149,13 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
     let held = delete(&ci, 3).await.expect(409);
     assert_eq!(held.problem().1, "second_person");
     assert_eq!(delete(&ci, 3).await.header("link"), held.header("link"), "asked once");
+    let link = held.header("link").split(['<', '>']).nth(1).unwrap().to_owned();
+    let asked = ci.get(&link).await.expect(200).body;
+    assert_eq!((asked["claim"].as_str(), asked["state"].as_str()), (Some("c3"), Some("open")));
+    // Nor do they give themselves a token that may do more.
+    let more = |most: u32| json!({ "name": format!("m{most}"), "role": "operator", "expires_in_s": 600, "releases_per_hour": most });
+    assert_eq!(ci.post("/v1/tokens", &more(3)).await.problem().0, 403);
+    ci.post("/v1/tokens", &more(2)).await.expect(201);
     assert_eq!(delete(&ci, 1).await.status, 202, "what is being released stays so");
     // One person's tokens are one person.
     assert_eq!(delete(&also_ci, 4).await.problem().1, "second_person");

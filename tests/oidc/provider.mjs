@@ -1,11 +1,12 @@
 // An OpenID provider for tests/it/oidc.rs: oidc-provider as it is, with three people and no login form. `/interaction/ID?as=PERSON` logs in;
-// `/rotate` replaces the keys that it signs with. Prints its address once it listens. Ends when its standard input does.
+// `/rotate` replaces the keys that it signs with; `/rename?person=PERSON&to=NAME` is a person who calls themselves otherwise. Prints its address once it listens. Ends when its standard input does.
 import { generateKeyPairSync } from "node:crypto";
 import { createServer } from "node:http";
 import Provider from "oidc-provider";
 
 const [redirect, secret] = process.argv.slice(2);
 const people = { ada: ["fleet-admins", "everybody"], bob: ["watchers"], eve: [] };
+const names = {};
 let provider;
 
 function start(issuer) {
@@ -23,7 +24,7 @@ function start(issuer) {
     interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
     findAccount: (_, id) => ({
       accountId: id,
-      claims: () => ({ sub: id, preferred_username: id, groups: people[id] }),
+      claims: () => ({ sub: id, preferred_username: names[id] ?? id, groups: people[id] }),
     }),
     loadExistingGrant: async (context) => {
       const { client, session, params } = context.oidc;
@@ -39,6 +40,9 @@ const server = createServer(async (request, response) => {
   const url = new URL(request.url, "http://localhost");
   if (url.pathname === "/rotate") {
     start(`http://127.0.0.1:${server.address().port}`);
+    response.end();
+  } else if (url.pathname === "/rename") {
+    names[url.searchParams.get("person")] = url.searchParams.get("to");
     response.end();
   } else if (url.pathname.startsWith("/interaction/")) {
     await provider.interactionFinished(request, response, { login: { accountId: url.searchParams.get("as") } });

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::db::events::NewEvent;
 use crate::db::operations::NewOperation;
 use crate::error::Error;
+use crate::http::limits::Known;
 use crate::http::request_id;
 
 /// Whoever made a request.
@@ -52,6 +53,11 @@ impl Actor {
             releases_per_hour: None,
             request_id: None,
         }
+    }
+
+    /// Whether it is a person who signed in, and no token of theirs.
+    pub fn is_person(&self) -> bool {
+        self.name == self.person
     }
 
     /// That they did something, as the history has it.
@@ -88,6 +94,9 @@ impl FromRequestParts<App> for Actor {
 /// [`Error::Unauthenticated`], [`Error::Forbidden`], [`Error::NotFound`] for what they may not know of, or the database's.
 pub async fn authorise(parts: &mut Parts, app: &App) -> Result<Actor, Error> {
     let actor = authenticate(&parts.headers, app).await?;
+    if let Some(known) = parts.extensions.get::<Known>() {
+        known.note();
+    }
     let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned()).unwrap_or_default();
     let raw = RawPathParams::from_request_parts(parts, app).await;
     let missing = |_| Error::NotFound("What the path names".into());

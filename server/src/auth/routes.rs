@@ -18,10 +18,11 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 93] = [
+const ROUTES: [(char, &str, &str, Where); 94] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
+    ('R', "/v1/approvals/{approval}", "fleet.read", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/approve", "approval.decide", At("approval", "approval")),
     ('W', "/v1/approvals/{approval}/deny", "approval.decide", At("approval", "approval")),
     ('W', "/v1/blobs/sha256/{hex}", "blob.write", Everywhere),

@@ -108,6 +108,11 @@ pub async fn sign_out(app: &App, headers: &HeaderMap) -> Result<Cookie<'static>,
     Ok(gone)
 }
 
+/// What a request brings as a session, whether it is one or not.
+pub fn sent(headers: &HeaderMap) -> Option<String> {
+    CookieJar::from_headers(headers).get(COOKIE).map(|cookie| cookie.value().to_owned())
+}
+
 /// Whose session the request's cookie is.
 ///
 /// # Errors

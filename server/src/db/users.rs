@@ -154,6 +154,9 @@ pub async fn set_last_seen(conn: &mut PgConnection, id: UserId, now: Timestamp) 
 
 /// Writes down whom an identity provider vouches for, and what it says of them now; their id, and whether an administrator keeps them out. A name that somebody else has is a conflict.
 ///
+/// The name stays what it was at the first sign-in: bindings, tokens, limits and requests for a second person are kept by it, and some providers let
+/// their users change it.
+///
 /// # Errors
 /// When the database fails or the name is taken.
 pub async fn set_vouched(
@@ -166,7 +169,7 @@ pub async fn set_vouched(
 ) -> Result<(UserId, bool), Error> {
     let row = sqlx::query!(
         r#"INSERT INTO users (id, name, role, groups, issuer, subject, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
-           ON CONFLICT (issuer, subject) DO UPDATE SET name = excluded.name, role = excluded.role, groups = excluded.groups
+           ON CONFLICT (issuer, subject) DO UPDATE SET role = excluded.role, groups = excluded.groups
            RETURNING id AS "id: UserId", disabled_at IS NOT NULL AS "disabled!""#,
         UserId::new() as UserId,
         name,

@@ -39,6 +39,7 @@ pub(super) const WAITS: SignedDuration = SignedDuration::from_hours(24);
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_approvals))
+        .routes(routes!(get_approval))
         .routes(routes!(grant_approval))
         .routes(routes!(deny_approval))
 }
@@ -56,6 +57,17 @@ async fn list_approvals(State(app): State<App>, actor: Actor, Query(query): Quer
     let mut conn = app.pool.acquire().await?;
     let also = (Vec::new(), &actor.sight());
     paging::page(&mut conn, &list, &query, also, load, |approval: &Approval| (approval.id, "")).await
+}
+
+/// One of them, also once it is decided: what a refused request links to.
+#[utoipa::path(get, path = "/v1/approvals/{approval}", tag = "approvals", params(("approval", description = "Id")), responses(
+    (status = 200, description = "It", body = Approval),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_approval(State(app): State<App>, _: Actor, Path(id): Path<Uuid>) -> Result<Answer, Error> {
+    let mut conn = app.pool.acquire().await?;
+    let found = db::approvals::list_by_id(&mut conn, &[id]).await?.pop();
+    Answer::ok(&object(found.ok_or_else(|| Error::NotFound(format!("approval {id}")))?)?)
 }
 
 /// Agrees to what another person asked for, and begins it.

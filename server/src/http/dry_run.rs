@@ -10,6 +10,8 @@ use http::{HeaderName, HeaderValue, Method, Uri, header};
 use crate::error::Error;
 
 const NAME: &str = "dry_run";
+/// What else a request that writes may ask, at any of its routes.
+const OTHERS: [&str; 1] = ["erase_now"];
 /// Beside an answer that tells what would be answered.
 const TOLD: HeaderName = HeaderName::from_static("muster-dry-run");
 
@@ -45,9 +47,9 @@ pub async fn read(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether it is asked, and the address without it.
+/// Whether it is asked, and the address without it. A word that is neither this nor another's is refused: `dryrun=true` must not be done.
 fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
-    let Some(query) = uri.query().filter(|query| query.contains(NAME)) else { return Ok((false, uri.clone())) };
+    let Some(query) = uri.query().filter(|_| uri.path().starts_with("/v1/")) else { return Ok((false, uri.clone())) };
     let mut dry = false;
     let mut others = Vec::new();
     for pair in query.split('&') {
@@ -55,7 +57,15 @@ fn take(uri: &Uri) -> Result<(bool, Uri), Error> {
             (NAME, "true") => dry = true,
             (NAME, "false") => {}
             (NAME, _) => return Err(Error::invalid(NAME, "invalid_value", "true or false")),
-            _ => others.push(pair),
+            (name, _) if OTHERS.contains(&name) => others.push(pair),
+            ("", _) => {}
+            (other, _) => {
+                return Err(Error::invalid(
+                    other,
+                    "unknown_parameter",
+                    "what writes takes `dry_run`, and some `erase_now`",
+                ));
+            }
         }
     }
     let query = if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
@@ -73,10 +83,15 @@ mod tests {
     fn it_is_taken_and_the_rest_stays() {
         let at = |text: &str| take(&text.parse().unwrap()).map(|(dry, uri)| (dry, uri.to_string()));
         assert_eq!(at("/v1/a?dry_run=true").unwrap(), (true, "/v1/a".into()));
-        assert_eq!(at("/v1/a?x=%20&dry_run=true&y=2").unwrap(), (true, "/v1/a?x=%20&y=2".into()));
+        assert_eq!(at("/v1/a?erase_now=%20&dry_run=true&").unwrap(), (true, "/v1/a?erase_now=%20".into()));
         assert_eq!(at("/v1/a?dry_run=false").unwrap(), (false, "/v1/a".into()));
-        assert_eq!(at("/v1/a?dry_runs=true").unwrap(), (false, "/v1/a?dry_runs=true".into()));
-        for wrong in ["/v1/a?dry_run", "/v1/a?dry_run=1", "/v1/a?dry_run=false&dry_run=yes"] {
+        assert_eq!(at("/sign-in?next=%2F").unwrap(), (false, "/sign-in?next=%2F".into()));
+        let (values, names) = (
+            ["dry_run", "dry_run=1", "dry_run=false&dry_run=yes"],
+            ["dryrun=true", "dry-run=true", "dry%5Frun=true", "Dry_run=true"],
+        );
+        for wrong in values.iter().chain(&names).map(|query| format!("/v1/a?{query}")) {
+            let wrong = wrong.as_str();
             assert!(at(wrong).is_err(), "{wrong}");
         }
     }

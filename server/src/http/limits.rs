@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use muster_core::clock::Clock;
 use muster_core::values::Digest;
 
+use crate::auth::sessions;
 use crate::error::Error;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -62,6 +64,19 @@ enum Who {
 struct Bucket {
     left: f64,
     at: Timestamp,
+    /// Of a credential that somebody was known by.
+    proven: bool,
+}
+
+/// Noted by whoever finds out who makes a request.
+#[derive(Clone, Debug, Default)]
+pub struct Known(Arc<AtomicBool>);
+
+impl Known {
+    /// The request's credential is somebody's.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The buckets of one replica. Cheap to clone.
@@ -97,13 +112,28 @@ impl Limits {
             // So many callers at once are one that makes names up.
             return Err(1.0);
         }
-        let bucket = buckets.entry(who).or_insert(Bucket { left: rate.burst, at: now });
+        let bucket = buckets.entry(who).or_insert(Bucket { left: rate.burst, at: now, proven: false });
         let filled = filled(*bucket, rate, now);
         if filled < 1.0 {
             return Err(((1.0 - filled) / rate.per_s).max(0.0));
         }
-        *bucket = Bucket { left: (filled - amount).max(0.0), at: now };
+        *bucket = Bucket { left: (filled - amount).max(0.0), at: now, ..*bucket };
         Ok(bucket.left)
+    }
+}
+
+impl Limits {
+    /// Whether somebody was known by this credential not long ago.
+    fn is_proven(&self, who: Who) -> bool {
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.get(&who).is_some_and(|bucket| bucket.proven)
+    }
+
+    fn prove(&self, who: Who, proven: bool) {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = buckets.get_mut(&who) {
+            bucket.proven = proven;
+        }
     }
 }
 
@@ -112,13 +142,15 @@ fn filled(bucket: Bucket, rate: Rate, now: Timestamp) -> f64 {
     (bucket.left + passed * rate.per_s).min(rate.burst)
 }
 
-/// Middleware: refuses whoever has sent too much, with 429 and how long to wait; tells everybody else what is left.
-pub async fn hold(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+/// Middleware: refuses whoever has sent too much, with 429 and how long to wait; tells everybody else what is left. Who is known by a credential is held
+/// to that one's share alone: others at the same address, as behind a proxy, may guess at theirs.
+pub async fn hold(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
     // Where the server listens; a router that is called without a socket has no addresses.
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| Who::Address(peer.ip()));
     let credential = credential(request.headers());
+    let proven = credential.is_some_and(|who| limits.is_proven(who));
     let mut left = None;
-    for (who, amount) in [(peer, 1.0), (credential, 1.0)] {
+    for (who, amount) in [(peer.filter(|_| !proven), 1.0), (credential, 1.0)] {
         let Some(who) = who else { continue };
         match limits.take(who, amount) {
             Ok(rest) => left = Some((who, rest)),
@@ -126,12 +158,19 @@ pub async fn hold(State(limits): State<Limits>, request: Request, next: Next) ->
         }
     }
     let signs_in = request.uri().path() == "/sign-in";
+    let known = Known::default();
+    request.extensions_mut().insert(known.clone());
     let mut response = next.run(request).await;
     // A login that failed is written down: nobody fills the history with them.
     let refused = match response.status() {
         StatusCode::UNPROCESSABLE_ENTITY => signs_in,
         status => status == StatusCode::UNAUTHORIZED,
     };
+    if let Some(who) = credential
+        && (refused || known.0.load(Ordering::Relaxed))
+    {
+        limits.prove(who, !refused);
+    }
     if let (Some(peer), true) = (peer, refused) {
         limits.take(peer, limits.rates.refused).ok();
     }
@@ -156,9 +195,12 @@ fn tell(headers: &mut HeaderMap, rate: Rate, rest: f64) {
 
 /// What was sent as a credential, whether it is one or not.
 fn credential(headers: &HeaderMap) -> Option<Who> {
-    let sent = headers.get(header::AUTHORIZATION).or_else(|| headers.get(header::COOKIE))?;
+    let sent = match headers.get(header::AUTHORIZATION) {
+        Some(value) => value.as_bytes().to_vec(),
+        None => sessions::sent(headers)?.into_bytes(),
+    };
     let mut start = [0; 16];
-    start.copy_from_slice(&Digest::of(sent.as_bytes()).0[..16]);
+    start.copy_from_slice(&Digest::of(&sent).0[..16]);
     Some(Who::Credential(start))
 }
 

@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use jiff::SignedDuration;
+use muster_api::access::Scope;
 use muster_api::problem::Problem;
-use muster_api::tokens::{CreateToken, CreatedToken, FIRST, Token};
+use muster_api::tokens::{CreateToken, CreatedToken, FIRST, Role, Token};
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
@@ -67,6 +68,12 @@ async fn create_token(
     }
     if !actor.holding.includes(request.role, &request.scope) {
         let detail = format!("{} has no role {} there to give away.", actor.name, request.role.as_str());
+        return Err(Error::Forbidden(detail));
+    }
+    // Else whoever is held to some releases in an hour would give themselves a token for more.
+    let is_admin = actor.is_person() && actor.holding.includes(Role::Admin, &Scope::default());
+    if let Some(most) = actor.releases_per_hour.filter(|most| request.releases_per_hour > *most && !is_admin) {
+        let detail = format!("{} may release {most} nodes in an hour alone, and cannot give away more.", actor.name);
         return Err(Error::Forbidden(detail));
     }
     let now = app.clock.now();

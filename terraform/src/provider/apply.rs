@@ -143,11 +143,13 @@ async fn create_token(remote: &Remote, name: &str, spec: &Json, file: &str) -> R
         return Err(vec![error(doing, detail)]);
     }
     let mut options = std::fs::OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+    // It may hold the secret of a token of this name that lives: it is emptied once there is another one.
+    let opened = options.write(true).create(true).truncate(false).mode(0o600).open(file);
     let mut opened = opened.map_err(|why| vec![error(&doing, format!("{file}: {why}"))])?;
     let made = remote.create_token(name, spec).await;
     let (object, secret): (Json, Secret) = made.map_err(|refused| refusal(None, &doing, &refused))?;
-    let written = opened.write_all(secret.reveal().as_bytes()).and_then(|()| opened.sync_all());
+    let emptied = opened.set_len(0);
+    let written = emptied.and_then(|()| opened.write_all(secret.reveal().as_bytes())).and_then(|()| opened.sync_all());
     match written {
         Ok(()) => Ok(object),
         Err(why) => {

@@ -72,6 +72,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
             "list_node_recoveries",
             "get_node_rma",
             "get_node_timeline",
+            "get_approval",
             "get_operation",
             "get_operation_log",
             "get_site",
