@@ -3,6 +3,7 @@
 mod bench; // A plan, facts and a machine to run gates on
 mod broken; // Every recording broken in every way: none may pass
 mod conduct; // Needs, retries, evidence
+mod dcgm; // What a level must have tested
 mod hostile; // Answers made to hurt
 mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
