@@ -40,7 +40,8 @@ enum Program {
     Audit(programs::audit::AuditVerb),
     /// Find what is wrong with this host's set-up, and say what to do
     Doctor(programs::doctor::DoctorArgs),
-    /// Collect what this machine's tools print, scrubbed of serials, UUIDs, addresses and names, for parsers to be written from; puts nothing under load
+    /// Collect what this machine's tools print, scrubbed of serials, UUIDs, addresses and names, for parsers to be written from; puts nothing under load but
+    /// by the command behind --
     Record(programs::record::RecordArgs),
     /// Print the completion script of a shell
     Completion { shell: clap_complete::Shell },

@@ -14,7 +14,8 @@ use crate::job::{self, JobContext, parse_job};
 use crate::{gates, health, inventory, live, record};
 
 const USAGE: &str = "usage: muster-node version | live | inventory | run JOB ATTEMPT | attach JOB OFFSET | answer JOB | cancel JOB | \
-                     gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | record DIR";
+                     gate --help | gate parse PARSER FILE [--json] | pair --help | health --help | \
+                     record DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]";
 /// An inventory reads files; only a hung GPU driver can slow it.
 const INVENTORY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -25,7 +26,7 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
         ["gate", ..] => return gates::command(&arguments[1..]),
         ["pair", ..] => return gates::pair_command(&arguments[1..]),
         ["health", ..] => return health::command(&arguments[1..]),
-        ["record", folder] => return record::command(folder),
+        ["record", ref arguments @ ..] => record::command(arguments).ok_or_else(usage),
         // Not a verb for people: what `run` starts.
         ["exec-job", job] => parse_job(job).and_then(job::exec),
         // Likewise, what `live` leaves behind.

@@ -51,7 +51,11 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     for criterion in &gate.criteria {
         match hold(gate, criterion, samples, reference) {
             Ok(values) => {
-                let entities = if alone(gate, criterion) { 1 } else { entities };
+                let entities = match &criterion.best {
+                    Some(_) => values.len() as u64,
+                    None if alone(gate, criterion) => 1,
+                    None => entities,
+                };
                 let seen = values.iter().map(|value| value.entity.as_str()).collect::<BTreeSet<_>>().len() as u64;
                 if seen != entities || values.len() as u64 != entities {
                     unknown.push(format!("{}: measured {seen} times, expected {entities}", named(criterion)));
@@ -73,7 +77,9 @@ pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
     };
     let counted = expected_entities(gate, reference).err().and_then(absent);
     let limits = gate.criteria.iter().find_map(|criterion| {
-        let why = resolve(&criterion.limit, &criterion.unit, reference).err().and_then(absent)?;
+        let limit = resolve(&criterion.limit, &criterion.unit, reference).err();
+        let best = || criterion.best.as_deref().and_then(|best| counted_by(best, reference).err());
+        let why = limit.or_else(best).and_then(absent)?;
         Some(format!("{}: {why}", criterion.metric))
     });
     counted.or(limits)
@@ -127,7 +133,7 @@ fn hold(
     samples: &[Sample],
     reference: &Reference<'_>,
 ) -> Result<Vec<Measured>, String> {
-    let Criterion { metric, of, op, limit, unit } = criterion;
+    let Criterion { metric, of, best, op, limit, unit } = criterion;
     let known = Parser::find(&gate.parser).and_then(|parser| parser.unit(metric));
     match known {
         None => return Err(format!("{metric}: parser {} gives no such metric", gate.parser)),
@@ -138,15 +144,37 @@ fn hold(
     }
     let limit = resolve(limit, unit, reference).map_err(|why| format!("{metric}: {}", why.told()))?;
     let wanted = |sample: &&Sample| sample.metric == metric && of.as_ref().is_none_or(|of| sample.entity == *of);
-    let of_metric = samples.iter().filter(wanted);
-    of_metric
+    let held = samples
+        .iter()
+        .filter(wanted)
         .map(|sample| {
             let holds = compare(&sample.value, *op, &limit).map_err(|why| format!("{metric}: {why}"))?;
             let verdict = if holds { Verdict::Pass } else { Verdict::Fail };
             let (metric, entity, unit) = (metric.clone(), sample.entity.clone(), unit.clone());
             Ok(Measured { metric, entity, value: sample.value.clone(), op: *op, limit: limit.clone(), unit, verdict })
         })
-        .collect()
+        .collect::<Result<Vec<Measured>, String>>()?;
+    let Some(best) = best else { return Ok(held) };
+    let wanted = counted_by(best, reference).map_err(|why| format!("{metric}: {}", why.told()))?;
+    best_of(held, *op, wanted).map_err(|why| format!("{metric}: {why}"))
+}
+
+/// The best so many; a list with somebody twice in it has none.
+fn best_of(mut held: Vec<Measured>, op: Op, wanted: u64) -> Result<Vec<Measured>, String> {
+    let seen: BTreeSet<&str> = held.iter().map(|measured| measured.entity.as_str()).collect();
+    if seen.len() != held.len() || (held.len() as u64) < wanted {
+        return Err(format!("measured {} times, for {}; the best {wanted} are wanted", held.len(), seen.len()));
+    }
+    let number = |measured: &Measured| match measured.value {
+        Limit::Number(number) => number,
+        Limit::Text(_) => f64::NAN,
+    };
+    held.sort_by(|one, other| match op {
+        Op::AtLeast => number(other).total_cmp(&number(one)),
+        Op::AtMost | Op::Equal | Op::NotEqual => number(one).total_cmp(&number(other)),
+    });
+    held.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+    Ok(held)
 }
 
 fn compare(value: &Value, op: Op, limit: &Limit) -> Result<bool, String> {
@@ -241,10 +269,14 @@ fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresol
 
 /// How many entities each criterion must see; one without `count`. Zero is no answer: a gate that measures nothing says nothing.
 fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unresolved> {
-    let Some(count) = &gate.count else { return Ok(1) };
+    gate.count.as_deref().map_or(Ok(1), |count| counted_by(count, reference))
+}
+
+/// What a count comes to on this node.
+fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved> {
     let Reference { profile, facts, .. } = reference;
     let nvme = |facts: &Facts| facts.disks.iter().filter(|disk| disk.transport == DiskTransport::Nvme).count() as u64;
-    let expected = match count.as_str() {
+    let expected = match count {
         "profile:gpus" => profile.gpus.as_ref().map_or(0, |gpus| u64::from(gpus.count)),
         "facts:disks" => facts.disks.len() as u64,
         "facts:nvme_disks" => nvme(facts),

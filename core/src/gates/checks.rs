@@ -41,7 +41,8 @@ pub const CHECKS: &[Check] = &[
         "A16",
         "BMC, power supplies, fans",
         "lost redundancy, sensors beyond their limits",
-        "the agent reads BMCs, not the node: sensors are conditions beside the node's state",
+        "no gate asks a BMC: agents read its event log and sensors when a job that powers the machine fails, into that job's log; the node's page and the \
+         RMA bundle show them, and nothing judges them",
     ),
     check("A17", "Kernel log", "Xid and SXid events, lost GPUs, bus errors, hung tasks, failing adapters"),
     check("B1", "DCGM diagnostics", "what NVIDIA's own tests find, at levels 1 to 4"),
@@ -62,12 +63,7 @@ pub const CHECKS: &[Check] = &[
     check("D5", "Processors and memory under load", "wrong results, bad memory, slow memory"),
     check("E1", "RDMA bandwidth of a pair", "a slow cable, port or adapter"),
     check("E2", "RDMA latency of a pair", "retransmissions, a wrong path through the fabric"),
-    missing(
-        "E3",
-        "Pairs by turns",
-        "which end of a bad pair is at fault",
-        "`muster-node pair` measures one pair; who meets whom and who is blamed is decided, and nothing starts the pairs of a pool yet",
-    ),
+    check("E3", "Pairs by turns", "which end of a bad pair is at fault, or that it is the path between them"),
     missing(
         "E4",
         "The fabric as a whole",

@@ -257,6 +257,10 @@ pub struct Criterion {
     /// Only what was measured for this one: a message size, a test's name. It must have been measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
+    /// Only the best so many of what was measured, all of which must be there and hold: the fastest eight ports, where a node has slower ones beside
+    /// its rails. A number or a reference, as `count`, in whose place it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<String>,
     pub op: Op,
     /// The limit itself, or `profile:NAME` for a threshold of the hardware profile.
     pub limit: Limit,

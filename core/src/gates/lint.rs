@@ -52,8 +52,9 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         if required && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
             problem(format!("the profile requires it, and parser {} is experimental", gate.parser));
         }
-        let count = gate.count.as_deref().and_then(|count| count.strip_prefix("profile:"));
-        if let Some(name) = count.filter(|name| required && profile_number(name, profile).is_none()) {
+        let counts = gate.criteria.iter().filter_map(|criterion| criterion.best.as_ref()).chain(&gate.count);
+        let names = counts.filter_map(|count| count.strip_prefix("profile:"));
+        for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
             problem(format!("the profile has no threshold {name} to count by"));
         }
         for Criterion { limit, unit, .. } in &gate.criteria {
@@ -97,12 +98,8 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
         "output must be a plain file name",
     );
-    let count_is_known = |count: &String| {
-        count.starts_with("profile:")
-            || COUNTS.contains(&count.as_str())
-            || matches!(count.parse::<u64>(), Ok(1..=100_000))
-    };
-    check(!gate.count.as_ref().is_none_or(count_is_known), "count is neither a number from 1 nor a known reference");
+    let mut counts = gate.criteria.iter().filter_map(|criterion| criterion.best.as_ref()).chain(&gate.count);
+    check(!counts.all(|count| is_count(count)), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
     lint_running(gate, problems);
     lint_window(gate, problems);
@@ -111,6 +108,10 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
         Some(parser) => lint_parsed(gate, parser, problems),
     }
+}
+
+fn is_count(count: &str) -> bool {
+    count.starts_with("profile:") || COUNTS.contains(&count) || matches!(count.parse::<u64>(), Ok(1..=100_000))
 }
 
 /// What it does and needs, how often it is run, what of it is kept.
@@ -199,6 +200,11 @@ fn lint_parsed(gate: &Gate, parser: &Parser, problems: &mut Vec<String>) {
         let metric = &criterion.metric;
         if criterion.of.as_deref() == Some("") {
             problems.push(format!("{metric}: of is empty"));
+        }
+        let each = parser.metrics.iter().any(|known| known.name == *metric && !known.per.is_empty());
+        let ordered = matches!(criterion.op, Op::AtLeast | Op::AtMost) && criterion.of.is_none() && each;
+        if criterion.best.is_some() && !ordered {
+            problems.push(format!("{metric}: the best are of what is measured for each, by >= or <=, without `of`"));
         }
         match parser.unit(metric) {
             None => problems.push(format!("parser {} gives no metric {metric:?}", parser.name)),

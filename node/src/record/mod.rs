@@ -1,5 +1,5 @@
-//! `muster-node record DIR`: what this machine's tools print, with everything scrubbed that names the machine or its owner, so that parsers can be written
-//! from it. Runs only what reads; nothing is put under load, and nothing leaves the machine.
+//! `muster-node record DIR [-- COMMAND…]`: what this machine's tools print, with everything scrubbed that names the machine or its owner, so that parsers
+//! can be written from it. By itself it runs only what reads; a tool that puts load on the machine runs where a person names it. Nothing leaves the machine.
 
 mod scrub; // Serials, UUIDs, addresses and names become pseudonyms
 
@@ -70,45 +70,91 @@ struct Index {
 
 #[derive(Debug, Serialize)]
 struct Recording {
-    file: &'static str,
+    file: String,
     parser: &'static str,
-    argv: Vec<&'static str>,
+    argv: Vec<String>,
     /// `None` where it did not end by itself.
     exit: Option<i32>,
+    /// The file with what it said on stderr; kept of a command that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<String>,
     /// Why there is no file, or that it was cut.
     remark: Option<String>,
 }
 
-/// Runs the verb. Exit codes: 0 done, 1 the folder cannot be written.
-pub fn command(folder: &str) -> ExitCode {
-    match run(Path::new(folder)) {
+/// A command that a person wants recorded too: run first, without a shell, with nothing on its stdin.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// Program and arguments.
+    pub argv: Vec<&'a str>,
+    /// From 1 s to [`ASKED_MAX`]; then it is killed with its process group, and what it had said is kept.
+    pub timeout: Duration,
+}
+
+/// What it said: stdout, and stderr.
+const ASKED_FILES: [&str; 2] = ["command.txt", "command-stderr.txt"];
+/// For an asked command, where nobody says: an hour.
+pub const ASKED_TIMEOUT: Duration = Duration::from_secs(3600);
+/// A day.
+pub const ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Runs the verb with its arguments, `DIR [--timeout SECONDS] [-- COMMAND ARGUMENT…]`; `None` where they are others. Exit codes: 0 done, 1 the folder
+/// cannot be written or the command is not there.
+pub fn command(words: &[&str]) -> Option<ExitCode> {
+    let (folder, asked) = match words {
+        [folder] => (folder, None),
+        [folder, "--", argv @ ..] => (folder, Some((argv, ASKED_TIMEOUT))),
+        [folder, "--timeout", seconds, "--", argv @ ..] => {
+            (folder, Some((argv, Duration::from_secs(seconds.parse().ok()?))))
+        }
+        _ => return None,
+    };
+    let asked = asked.map(|(argv, timeout)| Asked { argv: argv.to_vec(), timeout });
+    Some(match run(Path::new(folder), asked.as_ref()) {
         Ok(lines) => {
             lines.iter().for_each(|line| println!("{line}"));
             ExitCode::SUCCESS
         }
         Err(failure) => cli::report(&failure),
-    }
+    })
 }
 
-/// Records what is installed into a new folder, and says what it did, a line each.
+/// Records what is installed into a new folder, and before it a command that is asked for; says what it did, a line each.
 ///
 /// # Errors
-/// `io` when the folder is there already or cannot be written.
-pub fn run(folder: &Path) -> Result<Vec<String>, Failure> {
+/// `usage` when a command is empty or its timeout none, `tool_missing` when it is not installed, `io` when the folder is there already or cannot be
+/// written. Where there is an error about the command, there is no folder.
+pub fn run(folder: &Path, asked: Option<&Asked<'_>>) -> Result<Vec<String>, Failure> {
     let name = folder.display().to_string();
+    if let Some(Asked { argv, timeout }) = asked {
+        if argv.first().is_none_or(|program| program.is_empty()) {
+            return Err(fatal("usage", "no command stands behind --"));
+        }
+        if !(Duration::from_secs(1)..=ASKED_MAX).contains(timeout) {
+            return Err(fatal("usage", format!("a timeout is 1 to {} seconds", ASKED_MAX.as_secs())));
+        }
+    }
     std::fs::create_dir(folder).map_err(|error| fatal("io", format!("{name}: {error}")))?;
-    let cx = JobContext::foreground(TIMEOUT);
     let (mut recordings, mut outputs) = (Vec::new(), Vec::new());
     let mut scrubber = Scrubber::of_this_machine();
+    if let Some(asked) = asked {
+        let (texts, recording) = record_asked(asked).inspect_err(|_| _ = std::fs::remove_dir(folder))?;
+        outputs.extend(ASKED_FILES.into_iter().zip(texts));
+        recordings.push(recording);
+    }
+    let cx = JobContext::foreground(TIMEOUT);
     for &(file, parser, argv) in CALLS {
         let (text, recording) = record(&cx, file, parser, argv)?;
-        scrubber.learn(&text);
         outputs.push((file, text));
         recordings.push(recording);
     }
+    outputs.iter().for_each(|(_, text)| scrubber.learn(text));
     // Learnt from all, then taken out of all: a serial that one tool labels stands bare in another's table.
     for (file, text) in outputs.iter().filter(|(_, text)| !text.is_empty()) {
         std::fs::write(folder.join(file), scrubber.scrub(text)).map_err(io(file))?;
+    }
+    for argument in recordings.iter_mut().flat_map(|recording| &mut recording.argv) {
+        *argument = scrubber.scrub(argument);
     }
     let mut lines: Vec<String> = recordings.iter().map(line).collect();
     let scrubbed = scrubber.counts();
@@ -131,6 +177,43 @@ fn line(recording: &Recording) -> String {
     format!("{:<28} {remark}", recording.file)
 }
 
+/// A command that was asked for: stdout, stderr, and how it ended.
+fn record_asked(asked: &Asked<'_>) -> Result<([String; 2], Recording), Failure> {
+    let cx = JobContext::foreground(asked.timeout + TOOL_TIMEOUT);
+    let call = Call { argv: &asked.argv, timeout: Some(asked.timeout), ..Call::default() };
+    let (texts, exit, remark) = match tool::run(&cx, &call) {
+        Ok(done) => {
+            let cut = done.truncated || done.stdout.len().max(done.stderr.len()) > OUTPUT_MAX;
+            (
+                [head(&done.stdout), head(&done.stderr)],
+                done.status.code(),
+                how(done.stdout.is_empty() && done.stderr.is_empty(), done.status.code(), cut),
+            )
+        }
+        Err(ToolError::TimedOut { after, stdout, stderr, .. }) => {
+            ([head(&stdout), head(&stderr)], None, Some(format!("did not end within {} s", after.as_secs())))
+        }
+        Err(error @ (ToolError::Missing(_) | ToolError::Cancelled(_) | ToolError::Io(..))) => return Err(error.into()),
+    };
+    let argv = asked.argv.iter().map(|argument| (*argument).to_owned()).collect();
+    let messages = (!texts[1].is_empty()).then(|| ASKED_FILES[1].to_owned());
+    Ok((texts, Recording { file: ASKED_FILES[0].to_owned(), parser: "", argv, exit, messages, remark }))
+}
+
+/// The first of an output.
+fn head(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(OUTPUT_MAX)]).into_owned()
+}
+
+/// What is to be said of how a program ended.
+fn how(silent: bool, exit: Option<i32>, cut: bool) -> Option<String> {
+    match (silent, exit) {
+        (true, _) => Some("said nothing".to_owned()),
+        (false, Some(0)) => cut.then(|| "cut".to_owned()),
+        (false, exit) => Some(format!("ended with {}", exit.map_or("a signal".into(), |exit| exit.to_string()))),
+    }
+}
+
 fn record(
     cx: &JobContext,
     file: &'static str,
@@ -141,14 +224,8 @@ fn record(
     let (text, exit, remark) = match tool::run(cx, &call) {
         Ok(done) => {
             let cut = done.truncated || done.stdout.len() > OUTPUT_MAX;
-            let text = String::from_utf8_lossy(&done.stdout[..done.stdout.len().min(OUTPUT_MAX)]).into_owned();
-            let remark = match (text.is_empty(), done.status.code()) {
-                (true, _) => Some("said nothing".to_owned()),
-                (false, Some(0)) => cut.then(|| "cut".to_owned()),
-                (false, exit) => {
-                    Some(format!("ended with {}", exit.map_or("a signal".into(), |exit| exit.to_string())))
-                }
-            };
+            let text = head(&done.stdout);
+            let remark = how(text.is_empty(), done.status.code(), cut);
             (text, done.status.code(), remark)
         }
         Err(ToolError::Missing(program)) => (String::new(), None, Some(format!("{program} is not installed"))),
@@ -157,5 +234,9 @@ fn record(
         }
         Err(error @ (ToolError::Cancelled(_) | ToolError::Io(..))) => return Err(error.into()),
     };
-    Ok((text, Recording { file, parser, argv: argv.to_vec(), exit, remark }))
+    let argv = argv.iter().map(|argument| (*argument).to_owned()).collect();
+    Ok((text, Recording { file: file.to_owned(), parser, argv, exit, messages: None, remark }))
 }
+
+#[cfg(test)]
+mod tests; // A folder of recordings

@@ -13,7 +13,8 @@ fn document() -> String {
          A parser reads an answer whole or not at all: another version, another root, a number that is none, fewer GPUs than it says there are, is an error, and\n\
          an error is never a pass. What a card or a version does not tell (`N/A`) is not there, so that a gate which asks for it has no answer. Parsers marked\n\
          *experimental* were written from documentation: no recording of the real tool has been read with them, and gates that use them cannot be required.\n\
-         `muster record DIR` collects and scrubs recordings on a machine; `muster gate parse PARSER FILE` shows what a parser reads from any file.\n",
+         `muster record DIR` collects and scrubs recordings on a machine, of tools that only read; `muster record DIR -- gpu_burn -tc 60` runs one that loads it, \
+         too, for an\nhour unless `--timeout` says otherwise, and keeps stdout, stderr, exit status and arguments. `muster gate parse PARSER FILE` shows what a parser reads from any file.\n",
     );
     text.push_str("\n| parser | reads | |\n|---|---|---|\n");
     for parser in Parser::all() {

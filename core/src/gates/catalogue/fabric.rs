@@ -24,6 +24,8 @@ const IBSTAT: &[Metric] = &[
     each(PORT, "ib.state", TEXT),
     each(PORT, "ib.physical_state", TEXT),
     each(PORT, "ib.rate", "Gb/s"),
+    // Of ports that are active; what one that is down says of its rate is none.
+    each(PORT, "ib.active_rate", "Gb/s"),
     each(PORT, "ib.link_layer", TEXT),
     each(PORT, "ib.adapter_type", TEXT),
     each(PORT, "ib.firmware", TEXT),

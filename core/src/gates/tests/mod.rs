@@ -29,7 +29,7 @@ fn profile() -> HardwareProfile {
 }
 
 fn criterion(metric: &str, op: Op, limit: Limit, unit: &str) -> Criterion {
-    Criterion { metric: metric.into(), of: None, op, limit, unit: unit.into() }
+    Criterion { metric: metric.into(), of: None, best: None, op, limit, unit: unit.into() }
 }
 
 fn gate(criteria: Vec<Criterion>) -> Gate {
@@ -107,12 +107,41 @@ fn every_entity_must_be_seen() {
 }
 
 #[test]
+fn the_best_so_many_must_all_be_there_and_hold() {
+    let mut gate = gate(vec![criterion("ib.active_rate", Op::AtLeast, Limit::Number(400.0), "Gb/s")]);
+    (gate.parser, gate.criteria[0].best) = ("ibstat".into(), Some("2".into()));
+    let ports = |rates: &[f64]| -> Vec<Sample> {
+        rates.iter().zip(["a", "b", "c", "d"]).map(|(rate, port)| sample("ib.active_rate", port, *rate)).collect()
+    };
+    assert_eq!(verdict(&gate, &ports(&[100.0, 400.0, 25.0, 400.0])), Verdict::Pass, "slower ones stand beside them");
+    assert_eq!(verdict(&gate, &ports(&[100.0, 400.0, 25.0])), Verdict::Fail);
+    assert_eq!(verdict(&gate, &ports(&[400.0])), Verdict::Error, "one is missing");
+    assert_eq!(verdict(&gate, &[]), Verdict::Error);
+    let twice = [ports(&[400.0]), ports(&[400.0, 400.0])].concat();
+    assert_eq!(verdict(&gate, &twice), Verdict::Error, "the same one twice");
+    assert_eq!(verdict(&gate, &ports(&[400.0, 400.0, f64::NAN])), Verdict::Error, "not even beside them");
+    let told = verdict_over(&gate, &ports(&[25.0, 100.0, 400.0]), &Facts::default());
+    let rates: Vec<&Limit> = told.measured.iter().map(|measured| &measured.value).collect();
+    assert_eq!(rates, [&Limit::Number(400.0), &Limit::Number(100.0)]);
+    (gate.criteria[0].op, gate.criteria[0].limit) = (Op::AtMost, Limit::Number(30.0));
+    assert_eq!(verdict(&gate, &ports(&[25.0, 100.0, 30.0])), Verdict::Pass, "the least are the best of a ceiling");
+    assert_eq!(verdict(&gate, &ports(&[25.0, 100.0, 40.0])), Verdict::Fail);
+    for nowhere in ["profile:nowhere", "0", "facts:disks"] {
+        gate.criteria[0].best = Some(nowhere.into());
+        assert_eq!(verdict(&gate, &ports(&[25.0, 25.0])), Verdict::Error, "{nowhere}");
+        let (profile, facts, variables) = (profile(), Facts::default(), BTreeMap::new());
+        let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+        assert!(unmeasurable(&gate, &reference).is_some(), "{nowhere}");
+    }
+}
+
+#[test]
 fn the_linter_names_every_way_to_pass_without_measuring() {
     let sound = |gates| Suite { name: "admit".into(), version: "1".into(), gates };
     assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
     assert!(!lint(&sound(vec![])).is_empty());
     type Break = (&'static str, fn(&mut Gate));
-    let breaks: [Break; 30] = [
+    let breaks: [Break; 33] = [
         ("no timeout", |gate| gate.timeout_s = 0),
         ("more than a week", |gate| gate.timeout_s = u64::MAX),
         ("no criteria", |gate| gate.criteria.clear()),
@@ -148,6 +177,15 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
             (gate.parser, gate.criteria) = ("nccl-tests-json".into(), vec![bandwidth]);
         }),
         ("is no limit for it", |gate| gate.criteria[0].limit = Limit::Text("profile:".into())),
+        ("count is neither", |gate| gate.criteria[0].best = Some("0".into())),
+        ("the best are of what is measured for each", |gate| {
+            let ports = criterion("ib.ports", Op::AtLeast, Limit::Number(8.0), "ports");
+            (gate.parser, gate.criteria) = ("ibstat".into(), vec![Criterion { best: Some("8".into()), ..ports }]);
+        }),
+        ("the best are of what is measured for each", |gate| {
+            let rate = criterion("ib.rate", Op::Equal, Limit::Number(400.0), "Gb/s");
+            (gate.parser, gate.criteria) = ("ibstat".into(), vec![Criterion { best: Some("8".into()), ..rate }]);
+        }),
         ("a window is 1 to 3600 seconds", |gate| gate.window_s = Some(0)),
         ("a tool that runs twice", |gate| (gate.window_s, gate.argv) = (Some(60), vec![])),
         ("nothing grows within the window", |gate| gate.window_s = Some(60)),

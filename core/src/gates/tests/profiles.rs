@@ -76,6 +76,7 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     let criterion = Criterion {
         metric: "rdma.bandwidth".into(),
         of: Some("65536 B".into()),
+        best: None,
         op: Op::AtLeast,
         limit: limit("rdma.bandwidth"),
         unit: "Gb/s".into(),
@@ -86,6 +87,9 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     let mut bare = sound();
     bare.thresholds.clear();
     assert!(lint_with(&suite(gate.clone()), &bare)[0].contains("no threshold rdma.bandwidth"));
+    let mut best = gate.clone();
+    (best.criteria[0].of, best.criteria[0].best) = (None, Some("profile:ib.rails".into()));
+    assert!(lint_with(&suite(best), &sound())[0].contains("no threshold ib.rails to count by"));
     let optional = Gate { required: false, ..gate.clone() };
     assert_eq!(lint_with(&suite(optional.clone()), &bare), Vec::<String>::new(), "it is skipped, and says so");
     let mut mixed = sound();

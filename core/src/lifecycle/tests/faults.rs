@@ -25,6 +25,7 @@ fn suite() -> Suite {
         criteria: vec![Criterion {
             metric: "profile.misses".into(),
             of: None,
+            best: None,
             op: Op::Equal,
             limit: Limit::Number(0.0),
             unit: "misses".into(),

@@ -60,7 +60,7 @@ fn gates(recording: &Recording, good: &[Sample]) -> Vec<Gate> {
             Limit::Number(_) => (Op::AtLeast, Limit::Number(0.0)),
             Limit::Text(_) => (Op::NotEqual, Limit::Text("never".into())),
         };
-        let criterion = Criterion { metric: sample.metric.into(), op, limit, unit: unit.into(), of: None };
+        let criterion = Criterion { metric: sample.metric.into(), op, limit, unit: unit.into(), of: None, best: None };
         by_count.entry(of_metric.len()).or_default().push(criterion);
     }
     let one = |(count, criteria): (usize, Vec<Criterion>)| Gate {

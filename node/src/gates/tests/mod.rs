@@ -3,9 +3,11 @@
 mod bench; // A plan, facts and a machine to run gates on
 mod broken; // Every recording broken in every way: none may pass
 mod conduct; // Needs, retries, evidence
+mod dcgm; // What a level must have tested
 mod hostile; // Answers made to hurt
 mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
+mod rails; // The rails' rate, held by the shipped gates
 mod recordings; // What each recording reads as
 mod runner; // Stages, timeouts, disks
 mod storage; // Shared file systems, modules built on the node

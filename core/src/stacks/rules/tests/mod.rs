@@ -1,5 +1,6 @@
 //! Every rule with a tuple it refuses and the right one, and what is not known.
 
+mod branches; // Each branch of the driver with its CUDA
 mod storage; // Lustre, Storage Scale
 
 use serde_json::{Value, json};

@@ -45,7 +45,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             let rate = port.rate.ok_or_else(|| missing("rate"))?;
             let layer = port.layer.as_deref().ok_or_else(|| missing("link layer"))?;
             ports += 1;
-            active += usize::from(state == "Active" && physical == "LinkUp");
+            if state == "Active" && physical == "LinkUp" {
+                active += 1;
+                reading.add_of("ib.active_rate", &entity, rate);
+            }
             reading.add_word("ib.state", &entity, state);
             reading.add_word("ib.physical_state", &entity, physical);
             reading.add_of("ib.rate", &entity, rate);

@@ -1,0 +1,90 @@
+//! What a level of DCGM's diagnostics must have tested: a recording, edited to the answers of eight GPUs, held by the shipped gates.
+
+use muster_core::facts::Facts;
+use muster_core::gates::{Gate, PROFILES, Reference, SUITES, Shipped, Suite, Verdict, assess};
+use muster_core::profiles::HardwareProfile;
+use serde_json::{Value, json};
+
+use super::recordings::fixture;
+use crate::gates::parsers::{Answer, parse};
+
+const GPUS: u64 = 8;
+/// What each level runs on every GPU (NVIDIA/DCGM, NvidiaValidationSuite.cpp), without what only some models have.
+const LEVEL_2: [&str; 3] = ["software", "memory", "pcie"];
+const LEVEL_3: [&str; 4] = ["diagnostic", "memory_bandwidth", "targeted_stress", "targeted_power"];
+const LEVEL_4: [&str; 2] = ["memtest", "pulse_test"];
+
+/// A gate as it ships.
+pub(super) fn shipped(suite: &str, id: &str) -> Gate {
+    let suite: Suite = toml::from_str(Shipped::find(SUITES, suite).expect("a suite").text).expect("the shipped suite");
+    suite.gates.into_iter().find(|gate| gate.id == id).expect("the shipped gate")
+}
+
+/// An answer about eight GPUs, with one result on each of them for each test.
+fn answer(tests: &[(&str, &str)]) -> String {
+    let mut document: Value = serde_json::from_str(&fixture("dcgmi-4.2.3-gb10-r2-skips.json")).expect("the recording");
+    let recorded = document["DCGM Diagnostic"]["test_categories"][1]["tests"][0].clone();
+    let told = tests.iter().map(|(name, status)| {
+        let mut test = recorded.clone();
+        let of = |gpu: u64| {
+            let mut result = recorded["results"][0].clone();
+            (result["entity_id"], result["status"]) = (json!(gpu), json!(status));
+            result
+        };
+        (test["name"], test["results"]) = (json!(name), (0..GPUS).map(of).collect());
+        test["test_summary"]["status"] = json!(status);
+        test
+    });
+    document["DCGM Diagnostic"]["test_categories"] =
+        json!([{ "category": "Hardware", "tests": told.collect::<Value>() }]);
+    let entity = document["entity_groups"][0]["entities"][0].clone();
+    let entities = (0..GPUS).map(|gpu| {
+        let mut entity = entity.clone();
+        entity["entity_id"] = json!(gpu);
+        entity
+    });
+    document["entity_groups"][0]["entities"] = entities.collect();
+    document.to_string()
+}
+
+/// What a gate makes of an answer on a node of eight H100; one that cannot be read is an error, as it is when it runs.
+pub(super) fn verdict(gate: &Gate, exit: i32, text: &str) -> Verdict {
+    let profile = Shipped::find(PROFILES, "hgx-h100-80g").expect("a profile").text;
+    let profile: HardwareProfile = toml::from_str(profile).expect("the shipped profile");
+    let (facts, variables) = (Facts::default(), [].into());
+    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+    match parse(&gate.parser, &Answer { exit, text, messages: "", serial: None }) {
+        Ok(reading) => assess(gate, &reading.samples, &reference).verdict,
+        Err(_) => Verdict::Error,
+    }
+}
+
+#[test]
+fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
+    let levels = [
+        (shipped("admit", "dcgm.r3"), [&LEVEL_2[..], &LEVEL_3].concat()),
+        (shipped("deep", "dcgm.r4"), [&LEVEL_2[..], &LEVEL_3, &LEVEL_4].concat()),
+    ];
+    for (gate, tests) in levels {
+        // Beside them stands what some models skip.
+        let with = |changed: &str, status: Option<&str>| {
+            let told = tests.iter().filter(|name| **name != changed).map(|name| (*name, "Pass"));
+            let changed = status.map(|status| (changed, status));
+            answer(&told.chain(changed).chain([("nvbandwidth", "Skip")]).collect::<Vec<_>>())
+        };
+        assert_eq!(verdict(&gate, 0, &with("", None)), Verdict::Pass, "{}", gate.id);
+        for test in &tests {
+            for status in [Some("Skip"), Some("Not Run"), None] {
+                assert_ne!(verdict(&gate, 0, &with(test, status)), Verdict::Pass, "{}: {test} {status:?}", gate.id);
+            }
+            assert_eq!(verdict(&gate, 226, &with(test, Some("Fail"))), Verdict::Fail, "{}: {test}", gate.id);
+        }
+        let one = with("", None).replacen("\"status\":\"Pass\"", "\"status\":\"Skip\"", 1);
+        assert_ne!(verdict(&gate, 0, &one), Verdict::Pass, "{}: one GPU was skipped", gate.id);
+        for recording in ["dcgmi-4.2.3-gb10-r1.json", "dcgmi-4.2.3-gb10-r2-skips.json", "dcgmi-3.1.0-8gpus.json"] {
+            for exit in [0, 226] {
+                assert_ne!(verdict(&gate, exit, &fixture(recording)), Verdict::Pass, "{}: {recording}", gate.id);
+            }
+        }
+    }
+}
