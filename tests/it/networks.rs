@@ -102,3 +102,33 @@ async fn a_node_that_lacks_an_interface_fails_before_any_disk_is_written() {
     let words = ["write_image", "network profile bonded", "called eth9 (second)", "n1 does not have", "eth0"];
     assert!(told.iter().any(|line| words.iter().all(|word| line.contains(word))), "{told:?}");
 }
+
+/// As if all cards had come since the machines were inspected.
+async fn make_facts_old(world: &World) {
+    sqlx::query("UPDATE facts SET facts = jsonb_set(facts, '{nics}', '[]')")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn links_are_looked_at_in_the_boot_that_writes_the_image() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    make_facts_old(&world).await;
+    world.claim("n1").await.expect(201);
+    world.until_leased("n1", "write_image").await;
+    let looks = async |world: &World, name: &str| {
+        let history = world.history(name).await;
+        let imaging = history.iter().skip_while(|line| !line.ends_with("imaging")).cloned();
+        imaging.filter(|line| line.starts_with("step.succeeded")).collect::<Vec<_>>()
+    };
+    assert_eq!(looks(&world, "n1").await, ["step.succeeded boot_live"], "a pool without a profile needs none");
+
+    give_pool(&world.admin, &fleet::network_profile()).await;
+    world.claim("n2").await.expect(201);
+    let job = world.until_leased("n2", "write_image").await;
+    let JobSpec::WriteImage { plan, .. } = &job.spec else { panic!("{:?}", job.spec) };
+    assert!(plan.network.files.iter().any(|file| file.content.contains("PermanentMACAddress=52:54:00:00:00:02\n")));
+    assert_eq!(looks(&world, "n2").await, ["step.succeeded boot_live", "step.succeeded inventory"]);
+}
