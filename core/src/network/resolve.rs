@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::language::{Address, Interface, Link, Match, NetworkProfile};
 use crate::facts::{Facts, Nic};
-use crate::stacks::language::rail;
+use crate::stacks::language::rails;
 use crate::values::Mac;
 
 /// RFC 8200: what every IPv6 link carries.
@@ -46,7 +46,7 @@ pub(super) struct Resolved<'a> {
 pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> Result<Resolved<'a>, String> {
     let mut macs: BTreeMap<&str, Mac> = BTreeMap::new();
     for (name, interface) in &profile.interfaces {
-        let nic = find(&interface.is, subject).ok_or_else(|| missing(name, interface, subject))?;
+        let nic = find(&interface.is, subject)?.ok_or_else(|| missing(name, interface, subject))?;
         if let Some((other, _)) = macs.iter().find(|(_, mac)| **mac == nic.mac) {
             let Subject { profile, node, .. } = subject;
             return Err(format!(
@@ -85,17 +85,45 @@ pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> 
     Ok(Resolved { macs, addresses })
 }
 
-fn find<'a>(is: &Match, subject: Subject<'a>) -> Option<&'a Nic> {
-    let nics = &subject.facts.nics;
-    match is {
-        Match::Boot(_) => nics.iter().find(|nic| nic.mac == subject.own.mac),
-        Match::Rail(number) => {
-            let name = rail(subject.facts, usize::from(*number))?;
-            nics.iter().find(|nic| nic.name == name)
+fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
+    let mut nics = subject.facts.nics.iter();
+    Ok(match is {
+        Match::Boot(_) => nics.find(|nic| nic.mac == subject.own.mac),
+        Match::Rail(number) => return rail(*number, subject),
+        Match::Pci(address) => nics.find(|nic| nic.pci_address.as_ref() == Some(address)),
+        Match::Interface(name) => nics.find(|nic| nic.name == *name),
+    })
+}
+
+/// Rails are counted by their links, so one that is away would give its number to the next card. Refused where that may be: a card without a link lies
+/// before the rail, and has the driver that a rail has, or no rail tells which driver that is.
+fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
+    let rails = rails(subject.facts);
+    let found = rails.get(usize::from(number)).copied();
+    let before = |nic: &&Nic| match (&nic.pci_address, found) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (at, Some(found)) => *at < found.pci_address,
+    };
+    let alike =
+        |nic: &&Nic| rails.is_empty() || nic.driver.is_none() || rails.iter().any(|rail| rail.driver == nic.driver);
+    let dark = subject.facts.nics.iter().filter(|nic| !nic.link_up).filter(before).find(alike);
+    match dark {
+        None => Ok(found),
+        Some(card) => {
+            let card = called(card);
+            let why = format!(
+                "which card is rail {number} cannot be told: {card} has no link; give it one (its cable, its switch port), or match the card by `pci` \
+                 instead of `rail`"
+            );
+            Err(complaint(subject, &why))
         }
-        Match::Pci(address) => nics.iter().find(|nic| nic.pci_address.as_ref() == Some(address)),
-        Match::Interface(name) => nics.iter().find(|nic| nic.name == *name),
     }
+}
+
+/// A card as a person finds it.
+fn called(nic: &Nic) -> String {
+    format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"))
 }
 
 /// The sentence for a node that lacks an interface.
@@ -106,8 +134,7 @@ fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
         Match::Pci(address) => format!("at the PCI address {address}"),
         Match::Interface(known) => format!("called {known}"),
     };
-    let own = |nic: &Nic| format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"));
-    let has: Vec<String> = subject.facts.nics.iter().take(16).map(own).collect();
+    let has: Vec<String> = subject.facts.nics.iter().take(16).map(called).collect();
     let Subject { profile, node, .. } = subject;
     format!(
         "The network profile {profile} wants an interface {what} ({name}), which {node} does not have; it has {}. Inspect the node again, or change \

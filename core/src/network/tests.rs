@@ -294,6 +294,77 @@ fn a_node_that_does_not_fit_is_told_by_name() {
     assert!(rendered(large, six).unwrap().contains("Address=fd00::11/64\n"));
 }
 
+/// Two slow cards of one driver, and four of another that are as fast as each other: rails 0 to 3 where all have a link.
+fn cards() -> Vec<Nic> {
+    let card = |name: &str, last, pci: &str, driver: &str, speed| Nic {
+        driver: Some(driver.into()),
+        ..nic(name, last, pci, Some(speed))
+    };
+    vec![
+        card("eth0", 1, "0000:00:02.0", "igb", 1000),
+        card("eth1", 2, "0000:00:10.0", "igb", 1000),
+        card("rail_c", 5, "0000:9a:00.0", "mlx5_core", 400_000),
+        card("rail_a", 3, "0000:1a:00.0", "mlx5_core", 400_000),
+        card("rail_b", 4, "0000:2a:00.0", "mlx5_core", 400_000),
+        card("rail_d", 6, "0000:ba:00.0", "mlx5_core", 400_000),
+    ]
+}
+
+/// Cards without a link, the rail that is asked for, and the last byte of the MAC that it is, or the card that keeps it from being told.
+#[test]
+fn a_rail_is_never_another_card_because_one_has_no_link() {
+    let one =
+        |rail: u8| json!({ "interfaces": { "first": { "is": { "boot": true } }, "rail": { "is": { "rail": rail } } } });
+    let cases: [(&[&str], u8, Result<u8, &str>); 13] = [
+        (&[], 0, Ok(3)),
+        (&[], 3, Ok(6)),
+        (&["eth1"], 0, Ok(3)),
+        (&["eth1"], 3, Ok(6)),
+        (&["rail_a"], 0, Err("rail_a (0000:1a:00.0)")),
+        (&["rail_a"], 2, Err("rail_a (0000:1a:00.0)")),
+        (&["rail_b"], 0, Ok(3)),
+        (&["rail_b"], 1, Err("rail_b (0000:2a:00.0)")),
+        (&["rail_d"], 2, Ok(5)),
+        (&["rail_d"], 3, Err("rail_d (0000:ba:00.0)")),
+        (&["rail_b", "rail_d"], 0, Ok(3)),
+        (&["rail_a", "rail_b", "rail_c"], 0, Err("rail_")),
+        (&["eth0", "eth1", "rail_a", "rail_b", "rail_c", "rail_d"], 0, Err("eth0 (0000:00:02.0)")),
+    ];
+    for (dark, number, expected) in cases {
+        let told = rendered(one(number), |facts, _, _| {
+            facts.nics = cards();
+            for nic in facts.nics.iter_mut().filter(|nic| dark.contains(&nic.name.as_str())) {
+                (nic.link_up, nic.speed_mbps) = (false, None);
+            }
+        });
+        match (told, expected) {
+            (Ok(text), Ok(last)) => {
+                let rail = "10-muster-rail.network\n# Written by Muster from the pool's network profile.\n[Match]\nPermanentMACAddress=52:54:00:00:00:0";
+                assert!(text.contains(&format!("{rail}{last}\n")), "{dark:?}, rail {number}: {text}");
+            }
+            (Err(why), Err(card)) => {
+                let words = [
+                    "bonded",
+                    "n1",
+                    &format!("which card is rail {number} cannot be told: {card}"),
+                    "has no link",
+                    "`pci`",
+                ];
+                assert!(words.iter().all(|word| why.contains(word)), "{dark:?}, rail {number}: {why}");
+            }
+            (told, expected) => panic!("{dark:?}, rail {number}: {told:?}, not {expected:?}"),
+        }
+    }
+    // A card whose driver is not known may be a rail's.
+    let unknown = rendered(one(0), |facts, _, _| {
+        facts.nics = cards();
+        (facts.nics[1].link_up, facts.nics[1].driver) = (false, None);
+    });
+    assert!(unknown.unwrap_err().contains("eth1 (0000:00:10.0) has no link"));
+    let fewer = rendered(one(4), |facts, _, _| facts.nics = cards());
+    assert!(fewer.unwrap_err().contains("that is rail 4"));
+}
+
 #[test]
 fn the_own_address_goes_where_it_is_told() {
     let text = rendered(with("/management", json!("storage")), |_, _, _| {}).unwrap();
