@@ -151,10 +151,12 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             let text = text.ok_or_else(|| {
                 complaint(subject, &format!("the address of {at} is in its label {label}, which it does not have"))
             })?;
-            text.parse().map_err(|_| {
-                let what = "no address with a prefix length, such as 10.20.0.11/24";
-                complaint(subject, &format!("its label {label} is {text:?}, which is {what}"))
-            })
+            let told = |what: &str| complaint(subject, &format!("its label {label} is {text:?}, which is {what}"));
+            let address = text.parse().map_err(|_| told("no address with a prefix length, such as 10.20.0.11/24"))?;
+            match unusable(&address) {
+                None => Ok(address),
+                Some(what) => Err(told(what)),
+            }
         }
         Address::Beside { subnet, network } => {
             let own = subject.own;
@@ -174,6 +176,47 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             Ok(IpNet::new(IpAddr::V4(address), network.prefix_len()).expect("a network's prefix length fits"))
         }
     }
+}
+
+/// What an address is that no node can have on a link, with its prefix length. IPv6 has no broadcast addresses.
+fn unusable(net: &IpNet) -> Option<&'static str> {
+    let address = net.addr();
+    // Two addresses or one: RFC 3021 and RFC 6164 leave none of them out.
+    let whole = net.prefix_len() + 1 < net.max_prefix_len();
+    if address.is_unspecified() {
+        Some("no address of a node")
+    } else if address.is_loopback() {
+        Some("a loopback address, which no other node can reach")
+    } else if address.is_multicast() {
+        Some("a multicast address, which no node has for itself")
+    } else if net.prefix_len() < if address.is_ipv4() { 8 } else { 16 } {
+        Some(
+            "in a network that is too large to be meant: give the prefix length of its link, at least 8 for IPv4 and 16 for IPv6",
+        )
+    } else if whole && address == net.network() {
+        Some("the address of its network itself: give the node one within its network")
+    } else if matches!(net, IpNet::V4(net) if net.addr().is_broadcast() || whole && net.addr() == net.broadcast()) {
+        Some("a broadcast address: give the node one within its network")
+    } else {
+        None
+    }
+}
+
+/// Why two nodes would have one address: another has it under the same label, whatever its prefix length there. Others by their names, with their labels.
+pub fn shared(
+    profile: &NetworkProfile,
+    subject: Subject<'_>,
+    others: &[(String, BTreeMap<String, String>)],
+) -> Option<String> {
+    let address = |labels: &BTreeMap<String, String>, label: &str| {
+        labels.get(label).and_then(|text| text.parse::<IpNet>().ok()).map(|net| net.addr())
+    };
+    profile.labels().into_iter().find_map(|label| {
+        let own = address(subject.labels, label)?;
+        let (other, _) = others.iter().find(|(_, labels)| address(labels, label) == Some(own))?;
+        let why = format!("{other} of its pool has {own} in the label {label} too; give each node its own");
+        Some(complaint(subject, &why))
+    })
 }
 
 fn check_routes(link: &Link<'_>, addresses: &[IpNet], subject: Subject<'_>) -> Result<(), String> {

@@ -365,6 +365,50 @@ fn a_rail_is_never_another_card_because_one_has_no_link() {
     assert!(fewer.unwrap_err().contains("that is rail 4"));
 }
 
+/// What a label holds, and why no node can have it; nothing where it can.
+#[test]
+fn an_address_that_no_node_can_have_is_refused() {
+    let cases = [
+        ("10.30.1.11/24", None),
+        ("10.30.1.11/8", None),
+        ("10.30.1.11/7", Some("too large to be meant")),
+        ("10.30.1.11/0", Some("too large to be meant")),
+        ("fd00::11/16", None),
+        ("fd00::11/15", Some("too large to be meant")),
+        ("10.30.1.0/24", Some("the address of its network itself")),
+        ("10.30.1.255/24", Some("a broadcast address")),
+        ("10.30.1.255/16", None),
+        ("10.30.1.3/30", Some("a broadcast address")),
+        ("10.30.1.2/31", None),
+        ("10.30.1.3/31", None),
+        ("10.30.1.255/32", None),
+        ("255.255.255.255/32", Some("a broadcast address")),
+        ("fd00::/64", Some("the address of its network itself")),
+        ("fd00::ffff:ffff:ffff:ffff/64", None),
+        ("fd00::/127", None),
+        ("fd00::/128", None),
+        ("127.0.0.2/8", Some("a loopback address")),
+        ("::1/128", Some("a loopback address")),
+        ("224.0.0.5/24", Some("a multicast address")),
+        ("ff02::1/64", Some("a multicast address")),
+        ("0.0.0.0/24", Some("no address of a node")),
+        ("::/64", Some("no address of a node")),
+        ("10.30.1.11", Some("no address with a prefix length")),
+    ];
+    for (text, expected) in cases {
+        let profile = with("/interfaces/rail0/routes", Value::Null);
+        let told = rendered(profile, |_, labels, _| _ = labels.insert("rail0".into(), text.into()));
+        match (told, expected) {
+            (Ok(files), None) => assert!(files.contains(&format!("Address={text}\n")), "{text}: {files}"),
+            (Err(why), Some(word)) => {
+                let words = ["bonded", "n1", "its label rail0 is", text, word];
+                assert!(words.iter().all(|word| why.contains(word)), "{text}: {why}");
+            }
+            (told, expected) => panic!("{text}: {told:?}, not {expected:?}"),
+        }
+    }
+}
+
 #[test]
 fn the_own_address_goes_where_it_is_told() {
     let text = rendered(with("/management", json!("storage")), |_, _, _| {}).unwrap();

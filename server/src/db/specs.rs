@@ -1,6 +1,6 @@
 //! What a job's order is built from: the node with everything declared around it, and the few columns that outcomes set.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
 use jiff::Timestamp;
@@ -166,6 +166,27 @@ pub async fn find_network_profile(
     .fetch_optional(conn)
     .await?;
     Ok(row.map(|row| (row.name, row.spec.map(|spec| spec.0))))
+}
+
+/// The other nodes that are claimed for a node's pool and have one of these labels, by name, with their text labels.
+///
+/// # Errors
+/// When the database fails or labels cannot be read any more.
+pub async fn list_labelled(
+    conn: &mut PgConnection,
+    node: NodeId,
+    labels: &[String],
+) -> Result<Vec<(String, BTreeMap<String, String>)>, Error> {
+    let rows = sqlx::query!(
+        r#"SELECT n.name, n.labels AS "labels: Json<BTreeMap<String, String>>"
+           FROM claims own JOIN claims c ON c.pool_id = own.pool_id AND c.state <> 'released' JOIN nodes n ON n.id = c.node_id
+           WHERE own.node_id = $1 AND own.state <> 'released' AND n.id <> $1 AND n.labels ?| $2 ORDER BY n.name"#,
+        node as NodeId,
+        labels,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.name, row.labels.0)).collect())
 }
 
 /// The nonce of the boot that brought the live image up, which is its login's principal.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use muster_core::facts::Facts;
 use muster_core::network::{self, NetworkFile, Own, Subject};
 use muster_core::wire::node::StaticNetwork;
@@ -47,5 +47,13 @@ async fn files(
         dns: subnet.dns.clone(),
     };
     let subject = Subject { profile: &name, node: &s.node.name, facts, labels: &labels, own: &own };
-    network::render(&profile, subject).map_err(|why| anyhow!(why))
+    let files = network::render(&profile, subject).map_err(|why| anyhow!(why))?;
+    let named: Vec<String> = profile.labels().into_iter().map(str::to_owned).collect();
+    if !named.is_empty() {
+        let others = db::specs::list_labelled(conn, s.node.id, &named).await?;
+        if let Some(why) = network::shared(&profile, subject, &others) {
+            bail!(why);
+        }
+    }
+    Ok(files)
 }
