@@ -218,7 +218,7 @@ async fn snapshot(
         power_person: node.power_person.clone(),
         sets_firmware: asks_for_firmware(node) && db::firmware::is_wanted(conn, node.id).await?,
         has_network_profile: match node.state {
-            State::Imaging => db::specs::find_network_profile(conn, node.id).await?.is_some(),
+            State::Imaging => db::networks::find_profile(conn, node.id).await?.is_some(),
             _ => false,
         },
         // Asked for only when it decides.
