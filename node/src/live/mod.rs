@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(dark_after(Instant::now(), Duration::from_secs(60), || look(2)), [""; 0]);
         assert_eq!(looks.replace(0), 3, "it ends as soon as all have one");
         assert_eq!(dark_after(Instant::now(), Duration::from_millis(150), || look(u32::MAX)), ["eth1"]);
-        assert!((2..=4).contains(&looks.replace(0)), "it ends with its time");
+        assert!(looks.replace(0) <= 3, "it ends with its time");
         assert_eq!(dark_after(Instant::now(), Duration::ZERO, || look(u32::MAX)), ["eth1"]);
         assert_eq!(looks.get(), 1);
     }
