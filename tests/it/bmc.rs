@@ -17,7 +17,7 @@ use muster_lab::bmc::Bmc;
 use muster_lab::bmc::faults::{Fault, FaultKind};
 use muster_lab::error::LabError;
 use muster_lab::machine::Machine;
-use muster_lab::machine::launch::{Boot, Exit, Guest, GuestAct, Launcher};
+use muster_lab::machine::launch::{Answer, Boot, Exit, Guest, GuestAct, Launcher};
 use muster_lab::plan::{BmcPlan, RackPlan};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,14 +28,14 @@ struct Guests;
 
 impl Launcher for Guests {
     fn launch(&self, _: Boot) -> BoxFuture<'_, Result<Guest, LabError>> {
-        let (acts, mut queue) = mpsc::channel::<(GuestAct, oneshot::Sender<Result<(), String>>)>(8);
+        let (acts, mut queue) = mpsc::channel::<(GuestAct, oneshot::Sender<Answer>)>(8);
         let (ended, exit) = watch::channel(None);
         tokio::spawn(async move {
             while let Some((act, done)) = queue.recv().await {
                 if act == GuestAct::Kill {
                     ended.send_replace(Some(Exit::Lost("killed".into())));
                 }
-                done.send(Ok(())).ok();
+                done.send(Ok(json!({}))).ok();
             }
         });
         async move { Ok(Guest { pid: None, acts, exit }) }.boxed()

@@ -102,3 +102,60 @@ async fn a_node_that_lacks_an_interface_fails_before_any_disk_is_written() {
     let words = ["write_image", "network profile bonded", "called eth9 (second)", "n1 does not have", "eth0"];
     assert!(told.iter().any(|line| words.iter().all(|word| line.contains(word))), "{told:?}");
 }
+
+/// As if all cards had come since the machines were inspected.
+async fn make_facts_old(world: &World) {
+    sqlx::query("UPDATE facts SET facts = jsonb_set(facts, '{nics}', '[]')")
+        .execute(&world.server.app.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn links_are_looked_at_in_the_boot_that_writes_the_image() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    make_facts_old(&world).await;
+    world.claim("n1").await.expect(201);
+    world.until_leased("n1", "write_image").await;
+    let looks = async |world: &World, name: &str| {
+        let history = world.history(name).await;
+        let imaging = history.iter().skip_while(|line| !line.ends_with("imaging")).cloned();
+        imaging.filter(|line| line.starts_with("step.succeeded")).collect::<Vec<_>>()
+    };
+    assert_eq!(looks(&world, "n1").await, ["step.succeeded boot_live"], "a pool without a profile needs none");
+
+    give_pool(&world.admin, &fleet::network_profile()).await;
+    world.claim("n2").await.expect(201);
+    let job = world.until_leased("n2", "write_image").await;
+    let JobSpec::WriteImage { plan, .. } = &job.spec else { panic!("{:?}", job.spec) };
+    assert!(plan.network.files.iter().any(|file| file.content.contains("PermanentMACAddress=52:54:00:00:00:02\n")));
+    assert_eq!(looks(&world, "n2").await, ["step.succeeded boot_live", "step.succeeded inventory"]);
+}
+
+#[tokio::test]
+async fn an_address_that_another_node_of_the_pool_has_is_refused() {
+    let mut world = World::declare(2, |path, mut body| {
+        if let Some(number) = path.strip_prefix("/v1/nodes/n") {
+            body["labels"]["storage"] = json!(if number == "1" { "10.79.0.5/24" } else { "10.79.0.5/16" });
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    let mut profile = fleet::network_profile();
+    profile["spec"]["vlans"]["storage"]["addresses"] = json!([{ "label": "storage" }]);
+    give_pool(&world.admin, &profile).await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    world.claim("n2").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n2").await, "failed");
+    let told: Vec<String> = sqlx::query_scalar("SELECT summary FROM events WHERE kind = 'step.failed'")
+        .fetch_all(&world.server.app.pool)
+        .await
+        .unwrap();
+    let words = ["bonded does not fit n2", "n1 of its pool has 10.79.0.5 in the label storage too"];
+    assert!(told.iter().any(|line| words.iter().all(|word| line.contains(word))), "{told:?}");
+}

@@ -51,6 +51,8 @@ pub struct Snapshot {
     pub power: PowerShare,
     /// Its stack wants firmware or BIOS settings, and its BMC can be asked for them.
     pub sets_firmware: bool,
+    /// Its pool names a network profile, whose interfaces are told by the machine's links. Looked for only when it decides.
+    pub has_network_profile: bool,
     /// Steps of this stay.
     pub steps: Vec<StepView>,
     pub profile: Option<HardwareProfile>,

@@ -142,7 +142,8 @@ pub struct Vlan {
     pub routes: Vec<Route>,
 }
 
-/// Where a node's further address on a link comes from. No two nodes get the same one by `beside`, because no two have the same one there.
+/// Where a node's further address on a link comes from. By `beside`, no two nodes of a subnet get the same one, because no two have the same one there;
+/// another subnet beside the same network, in this profile or another, gives its nodes the same ones again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -182,6 +183,15 @@ pub(super) struct Link<'a> {
 
 /// What a link has that says no MTU, and has nothing under it that does.
 pub(super) const DEFAULT_MTU: u32 = 1500;
+
+impl Address {
+    fn label(&self) -> Option<&str> {
+        match self {
+            Self::Label(label) => Some(label),
+            Self::Beside { .. } => None,
+        }
+    }
+}
 
 impl NetworkProfile {
     /// Interfaces, then bonds, then VLANs.
@@ -242,6 +252,12 @@ impl NetworkProfile {
 
     fn interface_mtu(&self, name: &str) -> u32 {
         self.interfaces.get(name).and_then(|interface| interface.mtu).unwrap_or(DEFAULT_MTU)
+    }
+
+    /// The labels that addresses are taken from.
+    pub fn labels(&self) -> Vec<&str> {
+        let addresses = self.links().flat_map(|link| link.addresses);
+        addresses.filter_map(Address::label).collect()
     }
 
     /// The subnets that addresses are taken beside, each with where it stands in the spec: `vlans/storage/addresses/0/beside/subnet`.

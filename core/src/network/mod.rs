@@ -11,4 +11,4 @@ mod tests;
 pub use files::{FOLDER, NetworkFile, SINGLE};
 pub use language::{Address, Bond, BondMode, HashPolicy, Interface, LacpRate, Match, NetworkProfile, Route, Vlan};
 pub use render::render;
-pub use resolve::{Own, Subject};
+pub use resolve::{Own, Subject, shared};

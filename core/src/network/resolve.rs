@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::language::{Address, Interface, Link, Match, NetworkProfile};
 use crate::facts::{Facts, Nic};
-use crate::stacks::language::rail;
+use crate::stacks::language::rails;
 use crate::values::Mac;
 
 /// RFC 8200: what every IPv6 link carries.
@@ -46,7 +46,7 @@ pub(super) struct Resolved<'a> {
 pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> Result<Resolved<'a>, String> {
     let mut macs: BTreeMap<&str, Mac> = BTreeMap::new();
     for (name, interface) in &profile.interfaces {
-        let nic = find(&interface.is, subject).ok_or_else(|| missing(name, interface, subject))?;
+        let nic = find(&interface.is, subject)?.ok_or_else(|| missing(name, interface, subject))?;
         if let Some((other, _)) = macs.iter().find(|(_, mac)| **mac == nic.mac) {
             let Subject { profile, node, .. } = subject;
             return Err(format!(
@@ -85,17 +85,45 @@ pub(super) fn resolve<'a>(profile: &'a NetworkProfile, subject: Subject<'_>) -> 
     Ok(Resolved { macs, addresses })
 }
 
-fn find<'a>(is: &Match, subject: Subject<'a>) -> Option<&'a Nic> {
-    let nics = &subject.facts.nics;
-    match is {
-        Match::Boot(_) => nics.iter().find(|nic| nic.mac == subject.own.mac),
-        Match::Rail(number) => {
-            let name = rail(subject.facts, usize::from(*number))?;
-            nics.iter().find(|nic| nic.name == name)
+fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
+    let mut nics = subject.facts.nics.iter();
+    Ok(match is {
+        Match::Boot(_) => nics.find(|nic| nic.mac == subject.own.mac),
+        Match::Rail(number) => return rail(*number, subject),
+        Match::Pci(address) => nics.find(|nic| nic.pci_address.as_ref() == Some(address)),
+        Match::Interface(name) => nics.find(|nic| nic.name == *name),
+    })
+}
+
+/// Rails are counted by their links, so one that is away would give its number to the next card. Refused where that may be: a card without a link lies
+/// before the rail, and has the driver that a rail has, or no rail tells which driver that is.
+fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
+    let rails = rails(subject.facts);
+    let found = rails.get(usize::from(number)).copied();
+    let before = |nic: &&Nic| match (&nic.pci_address, found) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (at, Some(found)) => *at < found.pci_address,
+    };
+    let alike =
+        |nic: &&Nic| rails.is_empty() || nic.driver.is_none() || rails.iter().any(|rail| rail.driver == nic.driver);
+    let dark = subject.facts.nics.iter().filter(|nic| !nic.link_up).filter(before).find(alike);
+    match dark {
+        None => Ok(found),
+        Some(card) => {
+            let card = called(card);
+            let why = format!(
+                "which card is rail {number} cannot be told: {card} has no link; give it one (its cable, its switch port), or match the card by `pci` \
+                 instead of `rail`"
+            );
+            Err(complaint(subject, &why))
         }
-        Match::Pci(address) => nics.iter().find(|nic| nic.pci_address.as_ref() == Some(address)),
-        Match::Interface(name) => nics.iter().find(|nic| nic.name == *name),
     }
+}
+
+/// A card as a person finds it.
+fn called(nic: &Nic) -> String {
+    format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"))
 }
 
 /// The sentence for a node that lacks an interface.
@@ -106,8 +134,7 @@ fn missing(name: &str, interface: &Interface, subject: Subject<'_>) -> String {
         Match::Pci(address) => format!("at the PCI address {address}"),
         Match::Interface(known) => format!("called {known}"),
     };
-    let own = |nic: &Nic| format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"));
-    let has: Vec<String> = subject.facts.nics.iter().take(16).map(own).collect();
+    let has: Vec<String> = subject.facts.nics.iter().take(16).map(called).collect();
     let Subject { profile, node, .. } = subject;
     format!(
         "The network profile {profile} wants an interface {what} ({name}), which {node} does not have; it has {}. Inspect the node again, or change \
@@ -124,10 +151,12 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             let text = text.ok_or_else(|| {
                 complaint(subject, &format!("the address of {at} is in its label {label}, which it does not have"))
             })?;
-            text.parse().map_err(|_| {
-                let what = "no address with a prefix length, such as 10.20.0.11/24";
-                complaint(subject, &format!("its label {label} is {text:?}, which is {what}"))
-            })
+            let told = |what: &str| complaint(subject, &format!("its label {label} is {text:?}, which is {what}"));
+            let address = text.parse().map_err(|_| told("no address with a prefix length, such as 10.20.0.11/24"))?;
+            match unusable(&address) {
+                None => Ok(address),
+                Some(what) => Err(told(what)),
+            }
         }
         Address::Beside { subnet, network } => {
             let own = subject.own;
@@ -147,6 +176,47 @@ fn further(link: Link<'_>, address: &Address, subject: Subject<'_>) -> Result<Ip
             Ok(IpNet::new(IpAddr::V4(address), network.prefix_len()).expect("a network's prefix length fits"))
         }
     }
+}
+
+/// What an address is that no node can have on a link, with its prefix length. IPv6 has no broadcast addresses.
+fn unusable(net: &IpNet) -> Option<&'static str> {
+    let address = net.addr();
+    // Two addresses or one: RFC 3021 and RFC 6164 leave none of them out.
+    let whole = net.prefix_len() + 1 < net.max_prefix_len();
+    if address.is_unspecified() {
+        Some("no address of a node")
+    } else if address.is_loopback() {
+        Some("a loopback address, which no other node can reach")
+    } else if address.is_multicast() {
+        Some("a multicast address, which no node has for itself")
+    } else if net.prefix_len() < if address.is_ipv4() { 8 } else { 16 } {
+        Some(
+            "in a network that is too large to be meant: give the prefix length of its link, at least 8 for IPv4 and 16 for IPv6",
+        )
+    } else if whole && address == net.network() {
+        Some("the address of its network itself: give the node one within its network")
+    } else if matches!(net, IpNet::V4(net) if net.addr().is_broadcast() || whole && net.addr() == net.broadcast()) {
+        Some("a broadcast address: give the node one within its network")
+    } else {
+        None
+    }
+}
+
+/// Why two nodes would have one address: another has it under the same label, whatever its prefix length there. Others by their names, with their labels.
+pub fn shared(
+    profile: &NetworkProfile,
+    subject: Subject<'_>,
+    others: &[(String, BTreeMap<String, String>)],
+) -> Option<String> {
+    let address = |labels: &BTreeMap<String, String>, label: &str| {
+        labels.get(label).and_then(|text| text.parse::<IpNet>().ok()).map(|net| net.addr())
+    };
+    profile.labels().into_iter().find_map(|label| {
+        let own = address(subject.labels, label)?;
+        let (other, _) = others.iter().find(|(_, labels)| address(labels, label) == Some(own))?;
+        let why = format!("{other} of its pool has {own} in the label {label} too; give each node its own");
+        Some(complaint(subject, &why))
+    })
 }
 
 fn check_routes(link: &Link<'_>, addresses: &[IpNet], subject: Subject<'_>) -> Result<(), String> {

@@ -294,6 +294,121 @@ fn a_node_that_does_not_fit_is_told_by_name() {
     assert!(rendered(large, six).unwrap().contains("Address=fd00::11/64\n"));
 }
 
+/// Two slow cards of one driver, and four of another that are as fast as each other: rails 0 to 3 where all have a link.
+fn cards() -> Vec<Nic> {
+    let card = |name: &str, last, pci: &str, driver: &str, speed| Nic {
+        driver: Some(driver.into()),
+        ..nic(name, last, pci, Some(speed))
+    };
+    vec![
+        card("eth0", 1, "0000:00:02.0", "igb", 1000),
+        card("eth1", 2, "0000:00:10.0", "igb", 1000),
+        card("rail_c", 5, "0000:9a:00.0", "mlx5_core", 400_000),
+        card("rail_a", 3, "0000:1a:00.0", "mlx5_core", 400_000),
+        card("rail_b", 4, "0000:2a:00.0", "mlx5_core", 400_000),
+        card("rail_d", 6, "0000:ba:00.0", "mlx5_core", 400_000),
+    ]
+}
+
+/// Cards without a link, the rail that is asked for, and the last byte of the MAC that it is, or the card that keeps it from being told.
+#[test]
+fn a_rail_is_never_another_card_because_one_has_no_link() {
+    let one =
+        |rail: u8| json!({ "interfaces": { "first": { "is": { "boot": true } }, "rail": { "is": { "rail": rail } } } });
+    let cases: [(&[&str], u8, Result<u8, &str>); 13] = [
+        (&[], 0, Ok(3)),
+        (&[], 3, Ok(6)),
+        (&["eth1"], 0, Ok(3)),
+        (&["eth1"], 3, Ok(6)),
+        (&["rail_a"], 0, Err("rail_a (0000:1a:00.0)")),
+        (&["rail_a"], 2, Err("rail_a (0000:1a:00.0)")),
+        (&["rail_b"], 0, Ok(3)),
+        (&["rail_b"], 1, Err("rail_b (0000:2a:00.0)")),
+        (&["rail_d"], 2, Ok(5)),
+        (&["rail_d"], 3, Err("rail_d (0000:ba:00.0)")),
+        (&["rail_b", "rail_d"], 0, Ok(3)),
+        (&["rail_a", "rail_b", "rail_c"], 0, Err("rail_")),
+        (&["eth0", "eth1", "rail_a", "rail_b", "rail_c", "rail_d"], 0, Err("eth0 (0000:00:02.0)")),
+    ];
+    for (dark, number, expected) in cases {
+        let told = rendered(one(number), |facts, _, _| {
+            facts.nics = cards();
+            for nic in facts.nics.iter_mut().filter(|nic| dark.contains(&nic.name.as_str())) {
+                (nic.link_up, nic.speed_mbps) = (false, None);
+            }
+        });
+        match (told, expected) {
+            (Ok(text), Ok(last)) => {
+                let rail = "10-muster-rail.network\n# Written by Muster from the pool's network profile.\n[Match]\nPermanentMACAddress=52:54:00:00:00:0";
+                assert!(text.contains(&format!("{rail}{last}\n")), "{dark:?}, rail {number}: {text}");
+            }
+            (Err(why), Err(card)) => {
+                let words = [
+                    "bonded",
+                    "n1",
+                    &format!("which card is rail {number} cannot be told: {card}"),
+                    "has no link",
+                    "`pci`",
+                ];
+                assert!(words.iter().all(|word| why.contains(word)), "{dark:?}, rail {number}: {why}");
+            }
+            (told, expected) => panic!("{dark:?}, rail {number}: {told:?}, not {expected:?}"),
+        }
+    }
+    // A card whose driver is not known may be a rail's.
+    let unknown = rendered(one(0), |facts, _, _| {
+        facts.nics = cards();
+        (facts.nics[1].link_up, facts.nics[1].driver) = (false, None);
+    });
+    assert!(unknown.unwrap_err().contains("eth1 (0000:00:10.0) has no link"));
+    let fewer = rendered(one(4), |facts, _, _| facts.nics = cards());
+    assert!(fewer.unwrap_err().contains("that is rail 4"));
+}
+
+/// What a label holds, and why no node can have it; nothing where it can.
+#[test]
+fn an_address_that_no_node_can_have_is_refused() {
+    let cases = [
+        ("10.30.1.11/24", None),
+        ("10.30.1.11/8", None),
+        ("10.30.1.11/7", Some("too large to be meant")),
+        ("10.30.1.11/0", Some("too large to be meant")),
+        ("fd00::11/16", None),
+        ("fd00::11/15", Some("too large to be meant")),
+        ("10.30.1.0/24", Some("the address of its network itself")),
+        ("10.30.1.255/24", Some("a broadcast address")),
+        ("10.30.1.255/16", None),
+        ("10.30.1.3/30", Some("a broadcast address")),
+        ("10.30.1.2/31", None),
+        ("10.30.1.3/31", None),
+        ("10.30.1.255/32", None),
+        ("255.255.255.255/32", Some("a broadcast address")),
+        ("fd00::/64", Some("the address of its network itself")),
+        ("fd00::ffff:ffff:ffff:ffff/64", None),
+        ("fd00::/127", None),
+        ("fd00::/128", None),
+        ("127.0.0.2/8", Some("a loopback address")),
+        ("::1/128", Some("a loopback address")),
+        ("224.0.0.5/24", Some("a multicast address")),
+        ("ff02::1/64", Some("a multicast address")),
+        ("0.0.0.0/24", Some("no address of a node")),
+        ("::/64", Some("no address of a node")),
+        ("10.30.1.11", Some("no address with a prefix length")),
+    ];
+    for (text, expected) in cases {
+        let profile = with("/interfaces/rail0/routes", Value::Null);
+        let told = rendered(profile, |_, labels, _| _ = labels.insert("rail0".into(), text.into()));
+        match (told, expected) {
+            (Ok(files), None) => assert!(files.contains(&format!("Address={text}\n")), "{text}: {files}"),
+            (Err(why), Some(word)) => {
+                let words = ["bonded", "n1", "its label rail0 is", text, word];
+                assert!(words.iter().all(|word| why.contains(word)), "{text}: {why}");
+            }
+            (told, expected) => panic!("{text}: {told:?}, not {expected:?}"),
+        }
+    }
+}
+
 #[test]
 fn the_own_address_goes_where_it_is_told() {
     let text = rendered(with("/management", json!("storage")), |_, _, _| {}).unwrap();

@@ -177,14 +177,18 @@ pub fn is_value(name: &str) -> bool {
     VALUES.contains(&name) || label || rail
 }
 
-/// A node's rail by number, from 0: its NICs with a link that are as fast as the fastest, by PCI address. `None` where there are fewer, or nothing
-/// says how fast they are.
+/// A node's rail by number, from 0. `None` where there are fewer, or nothing says how fast they are.
 pub fn rail(facts: &Facts, number: usize) -> Option<&str> {
+    rails(facts).get(number).map(|nic| nic.name.as_str())
+}
+
+/// A node's rails: its NICs with a link that are as fast as the fastest, by PCI address. None where nothing says how fast they are.
+pub fn rails(facts: &Facts) -> Vec<&Nic> {
     let linked = || facts.nics.iter().filter(|nic| nic.link_up && nic.pci_address.is_some());
-    let fastest = linked().filter_map(|nic| nic.speed_mbps).max()?;
-    let mut rails: Vec<&Nic> = linked().filter(|nic| nic.speed_mbps == Some(fastest)).collect();
+    let fastest = linked().filter_map(|nic| nic.speed_mbps).max();
+    let mut rails: Vec<&Nic> = linked().filter(|nic| fastest.is_some() && nic.speed_mbps == fastest).collect();
     rails.sort_by(|a, b| a.pci_address.cmp(&b.pci_address));
-    rails.get(number).map(|nic| nic.name.as_str())
+    rails
 }
 
 #[cfg(test)]

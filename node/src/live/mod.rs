@@ -8,6 +8,7 @@ pub mod sshd; // The one way in
 
 use std::time::{Duration, Instant};
 
+use muster_core::facts::Nic;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::{Failure, LiveReport};
 
@@ -19,6 +20,9 @@ use boot::Boot;
 /// After this the image restarts the machine, which then boots its own disk.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
+/// What cards may take from being raised until they have a link: autonegotiation takes some seconds. One without a cable costs a boot no more than this.
+const LINKING: Duration = Duration::from_secs(5);
+
 /// Makes this machine ready to be commanded.
 ///
 /// # Errors
@@ -29,11 +33,17 @@ pub fn run() -> Result<(), Failure> {
     let boot = Boot::read()?;
     let trust = permit::site_trust()?;
     raise_links(&cx);
+    let raised = Instant::now();
     crate::inventory::neighbours::start();
 
     retry(&cx, || clock::set(&cx, &boot.url))?;
     let host_key = sshd::make_host_key(&cx)?;
     let sshd = sshd::start(&cx, &trust.user_ca, &boot.nonce)?;
+    // Whoever takes the inventory comes after the report, and a card whose link is only late counts as one without.
+    let dark = dark_after(raised, LINKING, crate::inventory::nics::list);
+    if !dark.is_empty() {
+        cx.log(&format!("muster: no link: {}", dark.join(", ")));
+    }
     let report = LiveReport { protocol: PROTOCOL, nonce: boot.nonce, mac: boot.mac, host_key };
     if let Err(failure) = retry(&cx, || report::send(&boot.url, &report)) {
         sshd.stop(&cx);
@@ -71,5 +81,51 @@ fn raise_links(cx: &JobContext) {
                 cx.log(&format!("muster: {}", failure.message));
             }
         }
+    }
+}
+
+/// Waits until all cards have a link, but no longer than `patience` from when they were raised; the names of those that have none.
+fn dark_after(raised: Instant, patience: Duration, list: impl Fn() -> Vec<Nic>) -> Vec<String> {
+    loop {
+        let dark: Vec<String> = list().into_iter().filter(|nic| !nic.link_up).map(|nic| nic.name).collect();
+        if dark.is_empty() || raised.elapsed() >= patience {
+            return dark;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use muster_core::values::Mac;
+
+    use super::*;
+
+    fn nic(name: &str, link_up: bool) -> Nic {
+        Nic {
+            name: name.into(),
+            mac: Mac([2, 0, 0, 0, 0, 0]),
+            driver: None,
+            pci_address: None,
+            speed_mbps: None,
+            link_up,
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_late_is_waited_for_and_one_that_never_comes_is_not() {
+        let looks = Cell::new(0);
+        let look = |late: u32| {
+            looks.set(looks.get() + 1);
+            vec![nic("eth0", true), nic("eth1", looks.get() > late)]
+        };
+        assert_eq!(dark_after(Instant::now(), Duration::from_secs(60), || look(2)), [""; 0]);
+        assert_eq!(looks.replace(0), 3, "it ends as soon as all have one");
+        assert_eq!(dark_after(Instant::now(), Duration::from_millis(150), || look(u32::MAX)), ["eth1"]);
+        assert!(looks.replace(0) <= 3, "it ends with its time");
+        assert_eq!(dark_after(Instant::now(), Duration::ZERO, || look(u32::MAX)), ["eth1"]);
+        assert_eq!(looks.get(), 1);
     }
 }

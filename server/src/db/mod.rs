@@ -27,6 +27,7 @@ pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
 pub mod monitoring; // What monitoring asks of all nodes
+pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them
 pub mod objects; // Declared objects and the references between them
 pub mod operations; // What was asked for, and how it stands

@@ -9,7 +9,6 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::gates::Suite;
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::images::ImageManifest;
-use muster_core::network::NetworkProfile;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
 use muster_core::values::Mac;
@@ -146,26 +145,6 @@ pub async fn find_wiring(conn: &mut PgConnection, node: NodeId) -> Result<Option
         _ => None,
     });
     Ok(wired.map(|(boot_mac, address, subnet_name, subnet)| Wiring { macs, boot_mac, address, subnet_name, subnet }))
-}
-
-/// The network profile of the pool that a node is claimed for: its name, and `None` where it is gone. Nothing where the pool names none.
-///
-/// # Errors
-/// When the database fails or its document cannot be read any more.
-pub async fn find_network_profile(
-    conn: &mut PgConnection,
-    node: NodeId,
-) -> Result<Option<(String, Option<NetworkProfile>)>, Error> {
-    let row = sqlx::query!(
-        r#"SELECT pool.spec ->> 'network_profile' AS "name!", np.spec AS "spec?: Json<NetworkProfile>"
-           FROM claims c JOIN objects pool ON pool.id = c.pool_id
-           LEFT JOIN objects np ON np.kind = 'network_profile' AND np.name = pool.spec ->> 'network_profile'
-           WHERE c.node_id = $1 AND c.state <> 'released' AND pool.spec ->> 'network_profile' IS NOT NULL"#,
-        node as NodeId,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(row.map(|row| (row.name, row.spec.map(|spec| spec.0))))
 }
 
 /// The nonce of the boot that brought the live image up, which is its login's principal.

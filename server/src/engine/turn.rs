@@ -217,6 +217,10 @@ async fn snapshot(
         off: node.off,
         power_person: node.power_person.clone(),
         sets_firmware: asks_for_firmware(node) && db::firmware::is_wanted(conn, node.id).await?,
+        has_network_profile: match node.state {
+            State::Imaging => db::networks::find_profile(conn, node.id).await?.is_some(),
+            _ => false,
+        },
         // Asked for only when it decides.
         power: PowerShare { reserved: node.power_reserved_w > 0, ..PowerShare::default() },
         steps: stay.iter().map(|step| step.view.clone()).collect(),

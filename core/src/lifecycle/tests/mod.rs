@@ -75,6 +75,7 @@ fn node(state: State) -> Snapshot {
         power_person: None,
         power: PowerShare::default(),
         sets_firmware: false,
+        has_network_profile: false,
         steps: vec![],
         profile: Some(profile()),
         facts: None,
@@ -133,6 +134,24 @@ fn a_step_is_retried_with_back_off_and_then_the_phase_has_failed() {
     assert_eq!((last.to, last.failed_phase), (State::Failed, Some(State::Imaging)));
     imaging.steps = vec![step(Step::BootLive, StepStatus::Failed { at: now(), failure: failure(false) })];
     assert!(matches!(decide(&imaging, now()), Decision::Advance(Move { to: State::Failed, .. })));
+}
+
+#[test]
+fn links_are_looked_at_before_an_image_is_written_where_a_network_profile_needs_them() {
+    let mut imaging = node(State::Imaging);
+    (imaging.claim, imaging.steps) = (Some(ClaimState::Bound), vec![step(Step::BootLive, StepStatus::Succeeded)]);
+    assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
+    imaging.has_network_profile = true;
+    assert_eq!(decide(&imaging, now()), Decision::Start(Step::Inventory));
+    imaging.steps.push(step(Step::Inventory, StepStatus::Succeeded));
+    for has in [true, false] {
+        imaging.has_network_profile = has;
+        assert_eq!(decide(&imaging, now()), Decision::Start(Step::WriteImage));
+    }
+    // Its pool got the profile while it was written: what is under way ends as it began.
+    imaging.has_network_profile = true;
+    imaging.steps[1] = step(Step::WriteImage, StepStatus::Running { waiting_for: None });
+    assert!(matches!(decide(&imaging, now()), Decision::Wait(_)));
 }
 
 #[test]
@@ -325,7 +344,7 @@ prop_compose! {
         wish in proptest::option::of(proptest::sample::select(Wish::ALL)),
         claim in proptest::option::of(prop_oneof![Just(ClaimState::Bound), Just(ClaimState::Releasing)]),
         (protected, live, installed, in_cluster) in any::<(bool, bool, bool, bool)>(),
-        (unsanitised, stop, over, off, sets_firmware) in any::<(bool, bool, bool, bool, bool)>(),
+        (unsanitised, stop, over, off, sets_firmware, has_network_profile) in any::<(bool, bool, bool, bool, bool, bool)>(),
         steps in proptest::collection::btree_map(proptest::sample::select(Step::ALL), (any_status(), 1..4_i32, any::<bool>()), 0..5),
         (climbs, tried, has_policy, held, drained) in
             (proptest::option::of(proptest::sample::subsequence(Rung::ALL, 0..6)), 0..6_usize, any::<bool>(), any::<bool>(), proptest::option::of(any::<bool>())),
@@ -351,7 +370,7 @@ prop_compose! {
             policy: has_policy.then(|| RecoveryPolicy { rungs: Rung::ALL.to_vec(), ..RecoveryPolicy::none() }),
             hold: held.then(|| Hold::Fleet("it is the fleet".into())),
             scheduler: drained.map(|steady| SchedulerOut { state: "drained".into(), reason: Some("muster: gate x: 3 errors".into()), steady }),
-            wish, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, steps,
+            wish, claim, protected, live, installed, off, unsanitised, stop, sets_firmware, has_network_profile, steps,
             in_cluster: in_cluster || state == State::InService,
             power: PowerShare { rack: None, budget_w: budget, committed_w: committed, reserved: false }, ..node
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use muster_core::facts::Facts;
 use muster_core::network::{self, NetworkFile, Own, Subject};
 use muster_core::wire::node::StaticNetwork;
@@ -34,7 +34,7 @@ async fn files(
     subnet: &SubnetDocument,
     facts: &Facts,
 ) -> anyhow::Result<Vec<NetworkFile>> {
-    let Some((name, profile)) = db::specs::find_network_profile(conn, s.node.id).await? else { return Ok(Vec::new()) };
+    let Some((name, profile)) = db::networks::find_profile(conn, s.node.id).await? else { return Ok(Vec::new()) };
     let profile = profile.with_context(|| format!("there is no network profile {name} any more"))?;
     let labels: BTreeMap<String, String> =
         serde_json::from_value(s.node.labels.clone()).context("the node's labels")?;
@@ -47,5 +47,13 @@ async fn files(
         dns: subnet.dns.clone(),
     };
     let subject = Subject { profile: &name, node: &s.node.name, facts, labels: &labels, own: &own };
-    network::render(&profile, subject).map_err(|why| anyhow!(why))
+    let files = network::render(&profile, subject).map_err(|why| anyhow!(why))?;
+    let named: Vec<String> = profile.labels().into_iter().map(str::to_owned).collect();
+    if !named.is_empty() {
+        let others = db::networks::list_labelled(conn, s.node.id, &named).await?;
+        if let Some(why) = network::shared(&profile, subject, &others) {
+            bail!(why);
+        }
+    }
+    Ok(files)
 }
