@@ -75,7 +75,7 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
     for (value, says) in refused {
         let mut world = World::declare(1, |path, mut body| {
             if path == "/v1/nodes/n1" {
-                body["spec"]["labels"] = labels.clone();
+                body["labels"] = labels.clone();
             }
             if path == "/v1/stacks/base" {
                 body["spec"]["files"] = json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": value }] }]);
