@@ -92,7 +92,7 @@ impl Rack {
     async fn build_slot(&self, index: usize, plan: &MachinePlan) -> Result<Slot, LabError> {
         let dir = self.dir.join(plan.name.as_str());
         let console = self.listen(console_address(index).into())?;
-        let qemu = Qemu::prepare(plan, &dir, &self.netns, tap_name(index), self.accel, console)?;
+        let qemu = Qemu::prepare(plan, &dir, &self.netns, (index, tap_name(index)), self.accel, console)?;
         let machine = Machine::new(plan.clone(), dir, Arc::new(qemu), Clock::System)?;
         let bmc = match &plan.bmc {
             Some(bmc) => {
