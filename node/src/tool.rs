@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use muster_core::wire::node::Failure;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::failure::{fatal, retryable};
@@ -21,6 +21,8 @@ const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(20);
 /// After a program ended, its daemons may hold its pipes open: they are not waited for longer than this.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long a killed program may take to be gone. One that hangs in the kernel, on a device that does not answer, never is, and is left to it.
+const DYING: Duration = Duration::from_secs(5);
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,8 @@ pub enum ToolError {
         after: Duration,
         stdout: Vec<u8>,
         stderr: Vec<u8>,
+        /// Whether it was still there [`DYING`] later.
+        hangs: bool,
     },
     /// The job was cancelled; it was killed.
     Cancelled(String),
@@ -66,13 +70,19 @@ impl From<ToolError> for Failure {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::Missing(program) => fatal("tool_missing", format!("{program} is not installed here")),
-            ToolError::TimedOut { program, after, .. } => {
-                retryable("tool_timeout", format!("{program} did not end within {} s and was killed", after.as_secs()))
+            ToolError::TimedOut { program, after, hangs, .. } => {
+                retryable("tool_timeout", format!("{program} {}", overdue(after.as_secs(), hangs)))
             }
             ToolError::Cancelled(program) => fatal("cancelled", format!("the job was cancelled while {program} ran")),
             ToolError::Io(program, error) => retryable("tool_io", format!("{program}: {error}")),
         }
     }
+}
+
+/// What is said of a program that had its time.
+pub fn overdue(after_s: u64, hangs: bool) -> String {
+    let fate = if hangs { ", and cannot be killed: it hangs in the kernel" } else { " and was killed" };
+    format!("did not end within {after_s} s{fate}")
 }
 
 /// Runs a program to its end, whatever its exit status.
@@ -106,6 +116,8 @@ pub struct Running {
     out: Capture,
     err: Capture,
     started: Instant,
+    /// Nothing is to be done about it any more.
+    given_up: bool,
 }
 
 impl Running {
@@ -125,7 +137,7 @@ impl Running {
             // A program that does not read its input must not block us; one that went away says so by its status.
             std::thread::spawn(move || pipe.write_all(&bytes));
         }
-        Ok(Self { program, child, out, err, started: Instant::now() })
+        Ok(Self { program, child, out, err, started: Instant::now(), given_up: false })
     }
 
     /// How it ended, once it has.
@@ -147,16 +159,17 @@ impl Running {
     }
 
     fn time_out(mut self, after: Duration) -> ToolError {
-        end_group(&mut self.child);
+        let hangs = !end_group(&mut self.child);
+        self.given_up = hangs;
         let (stdout, stderr) = (self.out.finish().0, self.err.finish().0);
-        ToolError::TimedOut { program: self.program.clone(), after, stdout, stderr }
+        ToolError::TimedOut { program: self.program.clone(), after, stdout, stderr, hangs }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Once reaped, its number may be another program's.
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if !self.given_up && !matches!(self.child.try_wait(), Ok(Some(_))) {
             end_group(&mut self.child);
         }
     }
@@ -203,12 +216,21 @@ pub fn search_path() -> String {
     format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// Kills the program and everything it started in its group, and reaps it.
-fn end_group(child: &mut Child) {
-    if let Ok(pid) = i32::try_from(child.id()) {
-        let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+/// Kills the program and everything it started in its group, and reaps it; says whether it is gone.
+fn end_group(child: &mut Child) -> bool {
+    if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
+        let _ = killpg(pid, Signal::SIGKILL);
+        // It may have gone to another group.
+        let _ = kill(pid, Signal::SIGKILL);
     }
-    let _ = child.wait();
+    let killed = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if killed.elapsed() >= DYING {
+            return false;
+        }
+        std::thread::sleep(LAST_POLL);
+    }
+    true
 }
 
 /// One stream, read by its own thread.

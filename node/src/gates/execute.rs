@@ -30,8 +30,8 @@ enum Stop {
     Unknown(String),
     /// What it needs is not on this node: running it again changes nothing.
     Absent(String),
-    /// It did not come back within its own time.
-    TimedOut,
+    /// It did not come back within its own time, and may not even have died of it.
+    TimedOut { hangs: bool },
     /// The whole run ends.
     Cancelled,
 }
@@ -90,7 +90,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
             };
             (without(verdict, why), true)
         }
-        Err(Stop::TimedOut) => (timed_out(gate), false),
+        Err(Stop::TimedOut { hangs }) => (timed_out(gate, hangs), false),
         Err(Stop::Cancelled) => {
             return Err(fatal("cancelled", format!("the job was cancelled while gate {} ran", gate.id)));
         }
@@ -149,8 +149,8 @@ fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Eviden
     assessment
 }
 
-fn timed_out(gate: &Gate) -> Assessment {
-    let reason = format!("did not end within {} s and was killed", gate.timeout_s);
+fn timed_out(gate: &Gate, hangs: bool) -> Assessment {
+    let reason = tool::overdue(gate.timeout_s, hangs);
     let verdict = match gate.on_timeout {
         OnTimeout::Error => Verdict::Error,
         OnTimeout::Fail => Verdict::Fail,
@@ -292,10 +292,10 @@ fn named(mut reading: Reading, serial: Option<&str>) -> Reading {
 fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
     match error {
         ToolError::Cancelled(_) => Stop::Cancelled,
-        ToolError::TimedOut { after, stdout, stderr, .. } => {
+        ToolError::TimedOut { after, stdout, stderr, hangs, .. } => {
             keep(evidence, None, &stdout, &stderr);
             match after >= Duration::from_secs(gate.timeout_s) {
-                true => Stop::TimedOut,
+                true => Stop::TimedOut { hangs },
                 // Cut short by the job's own deadline, it says nothing about the hardware.
                 false => Stop::Unknown(format!("the job's deadline ended it after {} s", after.as_secs())),
             }

@@ -66,6 +66,42 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     assert_eq!(left.count(), 0, "no child outlives its gate");
 }
 
+/// Waits to be killed while another process traces it: until that one is gone, a killed process is not to be had, as one that hangs in the kernel.
+const UNDYING: &str = r#"
+import ctypes, os, sys, time
+libc, me = ctypes.CDLL(None), os.getpid()
+libc.prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, whoever
+ready, tell = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    traced = libc.ptrace(0x4206, me, 0, 0)  # PTRACE_SEIZE
+    os.write(tell, b'+' if traced == 0 else b'-')
+    [os.close(own) for own in (1, 2)]
+    for _ in range(600):
+        if os.path.exists(sys.argv[1]): break
+        time.sleep(.1)
+    os._exit(0)
+print(os.read(ready, 1).decode(), flush=True)
+time.sleep(60)
+"#;
+
+#[test]
+fn a_tool_that_cannot_be_killed_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let over = dir.path().join("over");
+    let mut undying = recorded("undying", "node", "");
+    undying.argv = ["python3", "-c", UNDYING, over.to_str().expect("a path")].map(String::from).to_vec();
+    undying.timeout_s = 3;
+    undying.on_timeout = muster_core::gates::OnTimeout::Fail;
+    // What follows it is still asked.
+    let results = run(&plan(vec![undying, recorded("after", "node", SAT)]), &Facts::default()).expect("results");
+    std::fs::write(&over, "").expect("a file");
+    assert_eq!(results[0].evidence.stdout, "+", "it is traced");
+    assert_eq!(results[0].verdict, Verdict::Fail, "{}", results[0].reason);
+    assert!(results[0].reason.contains("cannot be killed"), "{}", results[0].reason);
+    assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
+}
+
 #[test]
 fn a_tool_that_is_missing_crashes_or_floods_is_an_error() {
     let mut missing = recorded("missing", "node", "");
