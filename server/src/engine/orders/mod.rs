@@ -26,6 +26,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::jobs::LeasedRow;
 use crate::db::specs::{OrderNode, Wiring};
+use crate::engine::compatibility::Onto;
 use crate::engine::outcomes::wanted;
 use crate::engine::waivers;
 use crate::keys::Keys;
@@ -128,13 +129,21 @@ async fn spec(
             JobSpec::PowerOff { power: power(conn, s).await?, login, permit: permit(s)? }
         }
         Step::PowerOn => JobSpec::PowerOn { power: power(conn, s).await?, permit: permit(s)? },
-        Step::Firmware | Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
+        Step::Firmware => {
+            stack::allow(conn, s, Onto::System).await?;
+            JobSpec::Firmware(firmware::order(conn, s, step).await?)
+        }
+        Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
         Step::PowerCycle => JobSpec::PowerCycle { power: power(conn, s).await?, permit: permit(s)? },
         Step::RotateBmc => JobSpec::RotateBmc(bmc::rotate(conn, s).await?),
-        Step::WriteImage => JobSpec::WriteImage {
-            login: live(conn, s).await?.context("no live image is pinned")?,
-            plan: write_image(conn, s, subnet).await?,
-        },
+        Step::WriteImage => {
+            // What would be refused once it is there is not worth the disk.
+            stack::allow(conn, s, Onto::Image).await?;
+            JobSpec::WriteImage {
+                login: live(conn, s).await?.context("no live image is pinned")?,
+                plan: write_image(conn, s, subnet).await?,
+            }
+        }
         Step::BootDisk => JobSpec::BootDisk {
             power: power(conn, s).await?,
             login: installed(s)?,
@@ -142,7 +151,7 @@ async fn spec(
             permit: permit(s)?,
         },
         Step::Converge | Step::Recheck => {
-            stack::allow(conn, s).await?;
+            stack::allow(conn, s, Onto::System).await?;
             JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
         }
         Step::Drift => {

@@ -5,7 +5,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::language;
-use muster_core::stacks::rules::{self, Subject};
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::Marker;
@@ -13,15 +12,14 @@ use sqlx::PgConnection;
 
 use super::{Sources, boot_url, principal, secret_place};
 use crate::db;
+use crate::engine::compatibility::{self, Onto};
 
 /// Refuses a stack that cannot work on this node: the rules may be newer than its publication, and only now its hardware is known.
-pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<()> {
-    let stack = s.node.stack.as_ref().context("the pool names no stack")?;
-    let seen = db::facts::latest(conn, s.node.id).await?;
-    let subject = Subject { stack, image: s.node.image.as_ref(), facts: seen.as_ref().map(|seen| &seen.facts) };
-    match rules::refusal(subject) {
+pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>, onto: Onto) -> anyhow::Result<()> {
+    s.node.stack.as_ref().context("the pool names no stack")?;
+    match compatibility::refusal(conn, &s.node, onto).await? {
         None => Ok(()),
-        Some(why) => bail!("the stack cannot go onto {}: {why}", s.node.name),
+        Some(why) => bail!(why),
     }
 }
 
