@@ -183,6 +183,33 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
 }
 
 #[tokio::test]
+async fn the_rail_of_a_stack_does_not_become_another_card_when_one_loses_its_link() {
+    let mut world = World::declare(2, |path, mut body| {
+        if path == "/v1/stacks/base" {
+            body["spec"]["files"] =
+                json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "rail:0" }, { "text": "\n" }] }]);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    let card = |name: &str, at: &str, link_up: bool| {
+        json!({ "name": name, "mac": "52:54:00:00:10:01", "driver": "mlx5_core", "pci_address": at, "speed_mbps": link_up.then_some(400_000),
+                "link_up": link_up })
+    };
+    for (node, first_has_link) in [("n1", true), ("n2", false)] {
+        let cards = json!([card("ens1", "0000:0a:00.0", first_has_link), card("ens2", "0000:1a:00.0", true)]);
+        let set = "UPDATE facts SET facts = jsonb_set(facts, '{nics}', $2) WHERE node_id = (SELECT id FROM nodes WHERE name = $1)";
+        sqlx::query(set).bind(node).bind(cards).execute(&world.server.app.pool).await.unwrap();
+        world.claim(node).await.expect(201);
+    }
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("in_service", "failed"));
+    let events = world.admin.get("/v1/nodes/n2/events").await.expect(200).text;
+    assert!(events.contains("which card is rail 0 cannot be told: ens1 (0000:0a:00.0) has no link"), "{events}");
+}
+
+#[tokio::test]
 async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     let mut world = World::start(1).await;
     world.settle().await;

@@ -110,11 +110,14 @@ async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::
             .with_context(|| format!("{} is in no rack, which a file of the stack names", s.node.name))?,
         rail if rail.starts_with("rail:") => {
             let seen = db::facts::latest(conn, s.node.id).await?.context("the node was never inspected")?;
-            let found = rail
-                .strip_prefix("rail:")
-                .and_then(|number| number.parse().ok())
-                .and_then(|number| language::rail(&seen.facts, number));
-            found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?.to_owned()
+            let number = rail.strip_prefix("rail:").and_then(|number| number.parse().ok());
+            let number = number.with_context(|| format!("{rail:?} is not a value that a file may name"))?;
+            let found = language::rail(&seen.facts, number).map_err(|why| {
+                anyhow!("{why}, or name the card of {} by a label: a file of the stack names {rail}", s.node.name)
+            })?;
+            let card =
+                found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?;
+            card.name.clone()
         }
         "hostname" => s.node.name.clone(),
         "address" => s.wiring.address.to_string(),
