@@ -172,7 +172,7 @@ async fn spec(
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
         }
         Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
-        Step::Hold => drain(s, "muster: measured against other nodes, back in a while")?,
+        Step::Hold => drain(s, "muster: measured, back in a while")?,
         Step::Drain => drain(s, "muster: leaving service")?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
@@ -329,10 +329,11 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
     })
 }
 
-/// Beside its jobs: what needs a drained node is not run.
+/// Beside its jobs, when what needs a drained node is not run, unless its scheduler holds it back and said that no job runs there.
 async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
-    Ok(GatePlan { suite, only: Vec::new(), in_use: true, ..gates(conn, s).await? })
+    let in_use = !db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
+    Ok(GatePlan { suite, only: Vec::new(), in_use, ..gates(conn, s).await? })
 }
 
 fn drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {
