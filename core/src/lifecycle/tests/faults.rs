@@ -20,6 +20,7 @@ fn suite() -> Suite {
         keep: vec![],
         timeout_s: 1,
         window_s: None,
+        during: None,
         parser: "facts".into(),
         count: None,
         criteria: vec![Criterion {
