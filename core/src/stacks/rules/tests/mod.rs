@@ -336,7 +336,7 @@ fn locked(stack: &StackSpec) -> StackSpec {
     let packages = stack.packages.iter().map(package).collect();
     let (image_digest, arch) = (Digest::of(b"image"), "amd64".into());
     let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
-    let lock = StackLock { image_digest, arch, packages, firmware, bios };
+    let lock = StackLock { image_digest, arch, packages, firmware, bios, repositories: Vec::new() };
     StackSpec { lock: Some(lock), ..stack.clone() }
 }
 
