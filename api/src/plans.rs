@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use muster_core::stacks::rules::Finding;
+
 use crate::problem::Fault;
 
 /// `POST /v1/plan`.
@@ -70,6 +72,9 @@ pub struct PlannedObject {
     /// Of a release: how many more there may be within the hour before a second person must agree. Empty where there is no limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<ReleaseLimit>,
+    /// What the rules of compatibility say of the stack on the nodes it reaches, the worst first: what they refuse is not put on those nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<NodesFinding>,
     /// Of a pool: how many claims it would make by itself, now that `nodes` are available for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub claims: u32,
@@ -77,6 +82,14 @@ pub struct PlannedObject {
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
+}
+
+/// What a rule says of a stack on some nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodesFinding {
+    pub finding: Finding,
+    /// Their names.
+    pub nodes: Vec<String>,
 }
 
 /// How many nodes may be released in an hour, before the release that is planned.

@@ -10,7 +10,7 @@ use crate::firmware::UpdateClass;
 use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
 use crate::stacks::language::{Expectations, FirmwareItem};
-use crate::stacks::{LockedPackage, StackSpec};
+use crate::stacks::{LockedPackage, StackLock, StackSpec};
 
 words! {
     /// From the cheapest to the dearest; of several changes the dearest counts.
@@ -76,8 +76,9 @@ pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
 /// What it takes to bring a node from one stack to another, over the same image. What holds only after a boot is what `muster-node` says so of:
 /// the kernel's command line, its modules' block list, and the kernel itself.
 pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
-    // Whom it is for, what it fits and what it expects are no part of a node.
+    // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
     let words = |stack: &StackSpec| StackSpec {
+        lock: stack.lock.as_ref().map(|lock| StackLock { repositories: Vec::new(), ..lock.clone() }),
         version: String::new(),
         bundle: None,
         selector: None,

@@ -43,23 +43,114 @@ async fn a_wrong_tuple_is_not_published_and_says_why() {
     assert!(refused.text.contains("no value of a node"), "{}", refused.text);
 }
 
+/// The GPU that a node's newest inventory told of, by its PCI device.
+async fn has_gpu(world: &World, node: &str, device: &str) {
+    let address = "0000:1b:00.0";
+    let gpu = json!({ "pci_address": address, "vendor": "10de" });
+    let function = json!({ "address": address, "class": "0302", "vendor": "10de", "device": device });
+    let seen = json!({ "gpus": [gpu], "pci": [function] });
+    let set = "UPDATE facts SET facts = facts || $2 WHERE node_id = (SELECT id FROM nodes WHERE name = $1)";
+    sqlx::query(set).bind(node).bind(seen).execute(&world.server.app.pool).await.unwrap();
+}
+
+/// Proprietary kernel modules, which are right for Hopper, the family that the stack is for.
+fn closed_modules(path: &str, mut body: Value) -> Value {
+    if path == "/v1/stacks/base" {
+        let package = json!({ "name": "cuda-drivers", "version": "580.126.20-1", "arch": "amd64", "size": 1, "sha256": fleet::digest("x"),
+                              "filename": "cuda-drivers.deb" });
+        body["spec"]["selector"] = json!({ "gpu": "hopper" });
+        body["spec"]["packages"] = json!({ "cuda-drivers": "580.126.20-1" });
+        body["spec"]["lock"]["packages"] = json!([package]);
+    }
+    body
+}
+
+async fn planned(world: &World, object: &Value) -> Value {
+    world.admin.post("/v1/plan", &json!({ "objects": [object] })).await.expect(200).body["objects"][0].clone()
+}
+
+/// Level and nodes of what a plan's rules say, with the sentence of the first of this rule.
+fn said(plan: &Value, rule: &str) -> (String, Value, String) {
+    let all = plan["findings"].as_array().cloned().unwrap_or_default();
+    let one = all.iter().find(|one| one["finding"]["rule"] == rule).unwrap_or_else(|| panic!("no {rule} in {plan}"));
+    let text = |word: &str| one["finding"][word].as_str().unwrap_or_default().to_owned();
+    (text("level"), one["nodes"].clone(), text("sentence"))
+}
+
 #[tokio::test]
-async fn a_stack_for_other_hardware_is_refused_when_the_nodes_plan_is_made() {
-    let mut world = World::declare(1, |path, mut body| {
-        if path == "/v1/stacks/base" {
-            body["spec"]["selector"] = json!({ "gpu": "hopper" });
-        }
-        body
-    })
-    .await;
+async fn a_stack_for_other_hardware_is_refused_before_anything_is_touched() {
+    let mut world = World::declare(3, closed_modules).await;
     world.settle().await;
-    world.claim("n1").await.expect(201);
+    for (node, device) in [("n1", "2901"), ("n2", "2330"), ("n3", "ffff")] {
+        has_gpu(&world, node, device).await;
+    }
+    let claim =
+        |node: &str| json!({ "kind": "claim", "name": format!("of-{node}"), "spec": { "pool": "gpu", "node": node } });
+    // Right in general, and wrong for this node's GPUs: nobody claims it by name, and the plan says why.
+    let refused = planned(&world, &claim("n1")).await;
+    let why = refused["blockers"][0]["detail"].as_str().unwrap().to_owned();
+    assert_eq!(refused["blockers"][0]["code"], "incompatible", "{refused}");
+    for word in ["n1", "R6: cuda-drivers 580.126.20-1", "wrong flavour for blackwell", "docs.nvidia.com"] {
+        assert!(why.contains(word), "{word}: {why}");
+    }
+    let body = json!({ "name": "c1", "spec": { "pool": "gpu", "node": "n1" } });
+    for path in ["/v1/claims?dry_run=true", "/v1/claims"] {
+        assert_eq!(world.admin.post(path, &body).await.problem(), (409, "incompatible", ""), "{path}");
+    }
+    // The right node, and one of which nobody wrote down what it is: that is told, and stops nothing.
+    assert_eq!(planned(&world, &claim("n2")).await.get("findings"), None);
+    let other = planned(&world, &claim("n3")).await;
+    assert_eq!((&other["blockers"], said(&other, "selector").0.as_str()), (&json!([]), "unknown"));
+
+    // Whatever node fits: this one does not, and its disk is not written to.
+    let any = json!({ "kind": "claim", "name": "any", "spec": { "pool": "gpu", "selector": {} } });
+    assert_eq!(said(&planned(&world, &any).await, "R6").1, json!(["n1"]));
+    world
+        .admin
+        .post("/v1/claims", &json!({ "name": "any", "spec": { "pool": "gpu", "selector": {} } }))
+        .await
+        .expect(201);
     world.settle().await;
     assert_eq!(world.state("n1").await, "failed");
-    let why = world.admin.get("/v1/nodes/n1/why").await.expect(200).text;
     let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
-    assert!(events.contains("the stack is for hopper GPUs, and the node has none"), "{why} {events}");
-    assert!(!world.history("n1").await.contains(&"step.succeeded converge".to_owned()));
+    assert!(events.contains("wrong flavour for blackwell"), "{events}");
+    assert!(!world.history("n1").await.contains(&"step.succeeded write_image".to_owned()));
+}
+
+#[tokio::test]
+async fn a_node_in_service_is_not_drained_for_a_stack_that_its_hardware_refuses() {
+    let mut world = World::declare(2, closed_modules).await;
+    world.settle().await;
+    for node in ["n1", "n2"] {
+        has_gpu(&world, node, "2330").await;
+        world.claim(node).await.expect(201);
+    }
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    // Its boards were changed for others.
+    has_gpu(&world, "n1", "2942").await;
+    let mut next = closed_modules("/v1/stacks/base", fleet::stack());
+    next["spec"]["version"] = json!("2");
+    next["spec"]["sysctl"] = json!({ "vm.swappiness": "1" });
+    let stack = json!({ "kind": "stack", "name": "base", "spec": next["spec"] });
+    let told = said(&planned(&world, &stack).await, "selector");
+    assert_eq!((told.0.as_str(), told.1), ("unknown", json!(["n1"])), "nobody wrote that device down");
+    has_gpu(&world, "n1", "2342").await;
+    let told = said(&planned(&world, &stack).await, "R6");
+    assert_eq!((told.0.as_str(), told.1), ("refused", json!(["n1"])));
+    assert!(told.2.contains("grace hopper"), "{}", told.2);
+    let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200).text;
+    assert!(drift.contains("wrong flavour for grace hopper"), "{drift}");
+    for path in ["/v1/nodes/n1/actions/converge?dry_run=true", "/v1/nodes/n1/actions/converge"] {
+        let refused = world.admin.post(path, &json!({})).await;
+        assert!(refused.problem().1 == "incompatible" && refused.text.contains("R6"), "{path}: {}", refused.text);
+    }
+    world.settle().await;
+    assert!(!world.states("n1").await.contains(&"draining".to_owned()));
+    world.ask("n2", "converge").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n2").await, "in_service");
+    world.check().await;
 }
 
 #[tokio::test]
@@ -89,6 +180,33 @@ async fn a_value_that_a_node_lacks_fails_its_plan_and_is_never_empty() {
         let events = world.admin.get("/v1/nodes/n1/events").await.expect(200).text;
         assert!(world.state("n1").await == "failed" && events.contains(says), "{events}");
     }
+}
+
+#[tokio::test]
+async fn the_rail_of_a_stack_does_not_become_another_card_when_one_loses_its_link() {
+    let mut world = World::declare(2, |path, mut body| {
+        if path == "/v1/stacks/base" {
+            body["spec"]["files"] =
+                json!([{ "path": "/etc/a", "mode": "0644", "content": [{ "value": "rail:0" }, { "text": "\n" }] }]);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    let card = |name: &str, at: &str, link_up: bool| {
+        json!({ "name": name, "mac": "52:54:00:00:10:01", "driver": "mlx5_core", "pci_address": at, "speed_mbps": link_up.then_some(400_000),
+                "link_up": link_up })
+    };
+    for (node, first_has_link) in [("n1", true), ("n2", false)] {
+        let cards = json!([card("ens1", "0000:0a:00.0", first_has_link), card("ens2", "0000:1a:00.0", true)]);
+        let set = "UPDATE facts SET facts = jsonb_set(facts, '{nics}', $2) WHERE node_id = (SELECT id FROM nodes WHERE name = $1)";
+        sqlx::query(set).bind(node).bind(cards).execute(&world.server.app.pool).await.unwrap();
+        world.claim(node).await.expect(201);
+    }
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), world.state("n2").await.as_str()), ("in_service", "failed"));
+    let events = world.admin.get("/v1/nodes/n2/events").await.expect(200).text;
+    assert!(events.contains("which card is rail 0 cannot be told: ens1 (0000:0a:00.0) has no link"), "{events}");
 }
 
 #[tokio::test]

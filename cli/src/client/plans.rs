@@ -2,12 +2,13 @@
 
 use muster_api::client::ClientError;
 use muster_api::nodes::NodePlan;
-use muster_api::plans::{Desired, MakePlan, Plan, PlannedObject, ReleaseLimit};
+use muster_api::plans::{Desired, MakePlan, NodesFinding, Plan, PlannedObject, ReleaseLimit};
 use serde_json::{Value, json};
 
 use super::asking;
 use super::output::{Column, Form, clean};
 use super::session::Session;
+use crate::stack::lint;
 
 /// A line for each object.
 pub(super) const COLUMNS: &[Column] = &[
@@ -84,8 +85,14 @@ fn lines(object: &PlannedObject) -> Vec<String> {
         format!("  {}: {} of {} releases in an hour are left, this one counted", limit.of, limit.left, limit.per_hour)
     };
     lines.extend(object.limits.iter().map(limit));
+    lines.extend(object.findings.iter().map(finding));
     lines.extend(object.blockers.iter().map(|fault| format!("blocked: {} {}", fault.pointer, fault.detail)));
     lines
+}
+
+/// A rule's sentence, and of which nodes it is.
+fn finding(found: &NodesFinding) -> String {
+    format!("{} {} on {}", lint::word(found.finding.level), found.finding, found.nodes.join(" "))
 }
 
 /// That all of it can be written.
@@ -121,6 +128,9 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
         }
         if object.node_count > 0 {
             eprintln!("    {} nodes: {}", object.node_count, clean(&object.nodes.join(" ")));
+        }
+        for found in &object.findings {
+            eprintln!("    {}", clean(&finding(found)));
         }
     }
     asking::agreed(&format!("Write {} objects?", changing.len()), false)

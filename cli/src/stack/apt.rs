@@ -127,6 +127,13 @@ impl PrivateApt {
         self.install("--download-only", packages, absent).await.map(drop)
     }
 
+    /// Its indexes of packages, in apt's words: one line each, by this format.
+    pub(super) async fn indexes(&self, format: &str) -> anyhow::Result<String> {
+        let mut command = self.command("apt-get");
+        command.args(["indextargets", "--format", format, "Created-By: Packages"]);
+        output(command, "apt-get indextargets").await
+    }
+
     async fn install(&self, how: &str, packages: &Versions, absent: &[String]) -> anyhow::Result<String> {
         let targets = targets(packages, absent);
         // Reinstall: what the image holds already belongs to the bundle all the same.

@@ -82,7 +82,7 @@ pub(super) fn images(stack: &StackSpec, given: &[PathBuf], blobs: &Path) -> anyh
 
 /// The repository's index: the mirror's own words on each package, with our file names.
 fn render_packages(resolved: &[Resolved]) -> String {
-    let stanza = |Resolved { package, stanza }: &Resolved| {
+    let stanza = |Resolved { package, stanza, .. }: &Resolved| {
         let kept = without(stanza, &["Filename", "MD5sum", "SHA1", "SHA512", "Description-md5"]);
         format!("{kept}Filename: {}\n\n", package.filename)
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use muster_core::images::ImageManifest;
@@ -15,8 +15,16 @@ pub(super) struct PackageId {
     pub(super) arch: String,
 }
 
-/// Every package of the mirror's indexes, as its stanza.
-pub(super) type Index = HashMap<PackageId, String>;
+/// A package as an index has it.
+#[derive(Clone, Debug)]
+pub(super) struct Offered {
+    pub(super) stanza: String,
+    /// The index's file.
+    pub(super) list: PathBuf,
+}
+
+/// Every package of the mirror's indexes.
+pub(super) type Index = HashMap<PackageId, Offered>;
 
 /// Reads what apt fetched: `*_Packages` files.
 pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
@@ -33,7 +41,9 @@ pub(super) fn read_lists(lists: &Path) -> anyhow::Result<Index> {
                 version: field(stanza, "Version").unwrap_or_default().to_owned(),
                 arch: field(stanza, "Architecture").unwrap_or_default().to_owned(),
             };
-            index.entry(id).or_insert_with(|| stanza.trim_matches('\n').to_owned());
+            index
+                .entry(id)
+                .or_insert_with(|| Offered { stanza: stanza.trim_matches('\n').to_owned(), list: path.clone() });
         }
     }
     match index.is_empty() {
@@ -70,7 +80,7 @@ pub(super) fn status_of(image: &ImageManifest, index: &Index) -> String {
         let id = PackageId { name: package.name.clone(), version: package.version.clone(), arch: package.arch.clone() };
         let stanza = match index.get(&id) {
             // Recommends and the like would only add reasons to change what is installed; where it came from does not matter.
-            Some(stanza) => {
+            Some(Offered { stanza, .. }) => {
                 without(stanza, &["Filename", "Size", "MD5sum", "SHA256", "Description-md5", "Recommends", "Suggests"])
             }
             None => format!(

@@ -1,5 +1,7 @@
 //! From wanted packages to the whole closure: what apt would install over the image, and nothing else.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, bail};
 use muster_core::images::ImageManifest;
 use muster_core::stacks::LockedPackage;
@@ -7,13 +9,15 @@ use muster_core::values::Digest;
 
 use super::Versions;
 use super::apt::PrivateApt;
-use super::index::{Index, PackageId, field};
+use super::index::{Index, Offered, PackageId, field};
 
 /// A package of the closure and what the signed index says of it.
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
     pub(super) package: LockedPackage,
     pub(super) stanza: String,
+    /// The file of the index that says so.
+    pub(super) list: PathBuf,
 }
 
 /// Which versions are wanted.
@@ -102,7 +106,8 @@ fn inst(line: &str) -> Option<PackageId> {
 
 fn resolved(id: PackageId, index: &Index) -> anyhow::Result<Resolved> {
     let PackageId { name, version, arch } = id.clone();
-    let stanza = index.get(&id).with_context(|| format!("the index has no {name} {version} {arch}"))?.clone();
+    let offered = index.get(&id).with_context(|| format!("the index has no {name} {version} {arch}"))?;
+    let Offered { stanza, list } = offered.clone();
     let size = field(&stanza, "Size").and_then(|size| size.parse().ok());
     let size = size.with_context(|| format!("the index gives no size for {name}"))?;
     let sha256: Option<Digest> = field(&stanza, "SHA256").and_then(|hex| format!("sha256:{hex}").parse().ok());
@@ -110,7 +115,7 @@ fn resolved(id: PackageId, index: &Index) -> anyhow::Result<Resolved> {
     // As in a mirror's pool: an epoch is no part of the file's name, where its colon would need escaping.
     let plain = version.split_once(':').map_or(version.as_str(), |(_, plain)| plain);
     let filename = format!("{name}_{plain}_{arch}.deb");
-    Ok(Resolved { package: LockedPackage { name, version, arch, size, sha256, filename }, stanza })
+    Ok(Resolved { package: LockedPackage { name, version, arch, size, sha256, filename }, stanza, list })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod bundle; // The flat repository, as blobs
 mod index; // Debian control stanzas
 pub(crate) mod lint; // What is wrong with a stack, with the line
 mod lock; // From wanted packages to the whole closure
+mod origins; // Which repository each package came from
 mod recorded; // A package index that was written down
 #[cfg(test)]
 mod tests;
@@ -240,7 +241,9 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     (spec.lock, spec.bundle) = (None, None);
     let packages = lock::packages(&resolved);
     let (firmware, bios) = (spec.firmware.clone(), spec.bios.clone());
-    let lock = StackLock { image_digest: image.digest, arch: image.arch.clone(), packages, firmware, bios };
+    let repositories = origins::of(&resolved, &apt).await?;
+    let lock =
+        StackLock { image_digest: image.digest, arch: image.arch.clone(), packages, firmware, bios, repositories };
     let judged = StackSpec { lock: Some(lock.clone()), ..spec.clone() };
     if let Some(why) = refusal(Subject { stack: &judged, image: Some(&image), facts: None }) {
         bail!("what it resolves to cannot work: {why}");

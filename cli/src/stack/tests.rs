@@ -112,6 +112,12 @@ async fn locks_the_whole_closure_and_makes_a_repository_that_apt_installs_from()
     ];
     assert_eq!(names, wanted, "the wanted ones, and what the image lacks for them");
 
+    let [from] = &lock.repositories[..] else { panic!("{:?}", lock.repositories) };
+    assert_eq!(from.packages, ["base", "data", "libtool", "tool"]);
+    assert_eq!(from.name(), format!("copy:{}", bench.path("mirror").display()));
+    assert_eq!(from.date.as_deref(), Some("Thu, 01 Jan 2026 00:00:00 UTC"));
+    assert_eq!(from.release, Digest::of(&std::fs::read(bench.path("mirror/Release")).unwrap()), "the snapshot");
+
     let published: StackSpec = toml::from_str(&read(&bench.path("one/stack.toml")).unwrap()).unwrap();
     assert_eq!(published, locked);
     let again = bench.lock(&read(&bench.path("one/stack.toml")).unwrap(), false, "two").await.unwrap();
@@ -138,6 +144,43 @@ async fn install_from_bundle(bench: &Bench, locked: &StackSpec) {
     let node = apt::PrivateApt::prepare(&bench.path("node"), "amd64", &source).await.unwrap();
     let forecast = node.simulate(&locked.packages, &[]).await.unwrap();
     assert_eq!(forecast.matches("Inst ").count(), 4, "{forecast}");
+}
+
+#[tokio::test]
+async fn each_package_is_told_with_the_repository_it_came_from() {
+    let bench = Bench::new();
+    let (site, own) = (bench.path("site"), bench.path("own"));
+    for (folder, package) in [(&site, ("tool", "1.0-1", "amd64", "")), (&own, ("base", "1.0", "amd64", ""))] {
+        // Laid out as a mirror is, with a suite and a component.
+        let packages = folder.join("dists/stable/main/binary-amd64");
+        std::fs::create_dir_all(&packages).unwrap();
+        let stanza = build(bench.dir.path(), folder, package);
+        let key = "main/binary-amd64/Packages";
+        let release = format!(
+            "Suite: stable\nComponents: main\nArchitectures: amd64\nDate: Fri, 02 Jan 2026 00:00:00 UTC\nSHA256:\n {} {} {key}\n",
+            Digest::of(stanza.as_bytes()).hex(),
+            stanza.len()
+        );
+        std::fs::write(packages.join("Packages"), stanza).unwrap();
+        std::fs::write(folder.join("dists/stable/Release"), release).unwrap();
+    }
+    let line = |folder: &Path| format!("deb [trusted=yes] copy:{} stable main", folder.display());
+    std::fs::write(bench.path("stack.toml"), STACK.replace("absent = [\"nosy\"]\n", "")).unwrap();
+    let args = LockArgs {
+        mirror: vec![line(&site), line(&own)],
+        cache: bench.path("two/apt"),
+        blobs: Some(bench.path("two/blobs")),
+        out: bench.path("two/stack.toml"),
+        open: true,
+        recorded: Vec::new(),
+        ..recorded(bench.dir.path(), bench.path("stack.toml"))
+    };
+    let lock = lock_stack(&args).await.unwrap().lock.unwrap();
+    let told: Vec<(String, &[String])> =
+        lock.repositories.iter().map(|one| (one.name(), one.packages.as_slice())).collect();
+    let name = |folder: &Path| format!("copy:{} stable main", folder.display());
+    assert_eq!(told, [(name(&own), &["base".to_owned()][..]), (name(&site), &["tool".to_owned()][..])]);
+    assert!(lock.repositories.iter().all(|one| one.date.as_deref() == Some("Fri, 02 Jan 2026 00:00:00 UTC")));
 }
 
 #[tokio::test]

@@ -77,6 +77,9 @@ pub struct Gate {
     /// nobody knows when; at most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<u64>,
+    /// Looked at again and again while the tools of other gates load the machine, instead of once by itself: the worst look counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<During>,
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
     /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
@@ -113,6 +116,17 @@ pub struct Gate {
     /// What runs on a second node meanwhile, for gates that measure what lies between two: `${peer_address}` and `${pair_port}` in argv lead to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
+}
+
+/// When a gate is looked at that shows something only under load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct During {
+    /// Ids of gates that load the machine, one of which at least comes before it in its suite. Where none of them ran, nothing was seen.
+    pub gates: Vec<String>,
+    /// Seconds between two looks, 1 to 60.
+    pub every_s: u64,
 }
 
 /// The end of a pair gate that listens. It is started first, and is killed with its group when the other end is through, at the latest after

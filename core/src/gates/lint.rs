@@ -6,6 +6,7 @@ use super::assess::{COUNTS, profile_number};
 use super::catalogue::{Parser, TEXT};
 use super::checks::CHECKS;
 use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
+use super::lint_during::lint_during;
 use super::lint_pair::lint_pair;
 use super::words::{VARIABLES, starts_shell, variables_of};
 use crate::profiles::HardwareProfile;
@@ -37,6 +38,7 @@ pub fn lint(suite: &Suite) -> Vec<String> {
         }
         let mut found = Vec::new();
         lint_gate(gate, &mut found);
+        lint_during(gate, suite, &mut found);
         problems.extend(found.into_iter().map(|problem| format!("{}: {problem}", gate.id)));
     }
     problems

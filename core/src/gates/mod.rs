@@ -7,6 +7,7 @@ mod fingerprint; // The hardware a result belongs to
 mod gate; // A gate as it is written
 mod judge; // A whole run: what it says about admission
 mod lint; // Refuses suites that could pass without measuring
+mod lint_during; // What looks on while others load the machine
 mod lint_pair; // Refuses pair gates whose ends could miss each other
 mod lint_profile; // Refuses thresholds that nobody can stand by
 mod result; // What became of a gate
@@ -19,7 +20,9 @@ pub use assess::{Assessment, Reference, Sample, assess, unmeasurable};
 pub use catalogue::{Metric, Parser, TEXT};
 pub use checks::{CHECKS, Check};
 pub use fingerprint::fingerprint;
-pub use gate::{Criterion, Each, Gate, Limit, Mode, Need, OnTimeout, Op, Peer, SideEffect, Stage, Suite, Value};
+pub use gate::{
+    Criterion, During, Each, Gate, Limit, Mode, Need, OnTimeout, Op, Peer, SideEffect, Stage, Suite, Value,
+};
 pub use judge::{Judged, SuiteVerdict, blocks, judge};
 pub use lint::{RETRIES_MAX, lint, lint_with};
 pub use lint_profile::lint_profile;

@@ -4,11 +4,12 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Ladder, Move, Wait, on_the_spot, rest};
-use super::snapshot::{SchedulerOut, Snapshot, StepStatus};
+use super::pairing;
+use super::snapshot::{Room, SchedulerOut, Snapshot, StepStatus};
 use super::state::{Purpose, State};
 use super::steps::Step;
 use crate::clusters::OUR_REASON;
-use crate::gates::{GateResult, Judged, SuiteVerdict, Verdict, judge};
+use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
 use crate::recovery::{Cause, Ended, Hold};
 
 /// Seconds until it is asked again whether a recovery may begin that others are before.
@@ -20,10 +21,13 @@ pub(super) fn asked(node: &Snapshot) -> Move {
     Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining).as_wished(node) }.on(begin)
 }
 
-/// Runs the pool's sweep beside the jobs of a node in service. A node that fails is drained, and then recovered or quarantined; one whose tools fail
-/// serves on.
+/// Runs the pool's sweep: all of it on a node that is idle, and beside its jobs what needs nobody away. A node that fails is drained, and then recovered
+/// or quarantined; one whose tools fail serves on.
 pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(suite) = &node.sweep else { return Decision::Refused("its pool names no sweep".into()) };
+    if let Some(first) = hold(node, suite, now) {
+        return first;
+    }
     let ended = on_the_spot(node, now, &[Step::Sweep], || {
         let by = Judged { suite, profile: node.profile.as_ref(), wanted: &[], now };
         match judge(&by, &node.swept) {
@@ -39,6 +43,37 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
         // Nobody could log in, several times: contact that is lost counts as down.
         (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, cause),
         (ended, _) => ended,
+    }
+}
+
+/// What comes before a sweep with gates that need nobody's job on the node: its scheduler is asked to start none, and says whether one runs. One that is
+/// busy is given back at once; one that is out already, for whatever reason, is left as it is. Both are swept as nodes with jobs.
+fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
+    let own = |step| node.step(step).filter(|view| view.current).map(|view| &view.status);
+    if own(Step::Sweep).is_some() {
+        return None;
+    }
+    let alone = suite.gates.iter().any(|gate| gate.needs.contains(&Need::Drained));
+    let out = node.scheduler.is_some() || node.pairing.is_some();
+    match (own(Step::Hold), node.room) {
+        (None, _) if !alone || out || node.stop => None,
+        (None, Room::Nothing) => None,
+        (None, Room::Later) => Some(Decision::Wait(Wait {
+            condition: "its turn to be swept: its scheduler holds back others of its pool".into(),
+            owner: "muster".into(),
+            next_action: "hold it for its sweep".into(),
+            until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
+        })),
+        (None, Room::Enough) if node.step(Step::Hold).is_some() => Some(Decision::Retry(Step::Hold, now)),
+        (None, Room::Enough) => Some(Decision::Start(Step::Hold)),
+        (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) if node.stop => {
+            Some(Decision::Cancel(Step::Hold))
+        }
+        (Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost), _) => {
+            Some(pairing::begin(node, now, (Step::Hold, now)))
+        }
+        (Some(StepStatus::Succeeded), _) => None,
+        (Some(StepStatus::Failed { .. } | StepStatus::Cancelled), _) => pairing::given_back(node, now),
     }
 }
 

@@ -11,6 +11,16 @@ use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
+    match chosen(node, now) {
+        // A sweep is over, or was overtaken: its scheduler is to use it again first.
+        over @ (Decision::Granted(_) | Decision::Refused(_)) if node.held_back => {
+            pairing::given_back(node, now).unwrap_or(over)
+        }
+        other => other,
+    }
+}
+
+fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
     let wanted = match node.wish {
         _ if node.releasing() && !node.protected => {
             Move { purpose: Some(Purpose::Release), ..Move::released(State::Draining) }
@@ -43,6 +53,9 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
 
 /// Nothing is wished of it. Where the health check on the node had it drained, its fault is taken up; whoever else drained it decides when that is over.
 fn serve(node: &Snapshot) -> Decision {
+    if node.held_back {
+        return Decision::Granted("it takes jobs again after its sweep".into());
+    }
     let Some(out) = &node.scheduler else { return rest("nothing: it serves", "nobody", "none") };
     if let Some(unfit) = faults::unfit(node, out) {
         return unfit;

@@ -1,4 +1,5 @@
-//! A node in service that is measured against others of its pool: held back from the scheduler's jobs first, and given back afterwards whatever came of it.
+//! A node in service that is measured, against others of its pool or by a sweep that loads it: held back from the scheduler's jobs first, and given back
+//! afterwards whatever came of it.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,6 +11,9 @@ use crate::recovery::Cause;
 
 /// Until a node of a run is looked at again where nothing woke it.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// Until a scheduler that did not take a node back is asked again.
+const GIVE_BACK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// What a run of pairs wants of one of its nodes now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +51,24 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
     }
 }
 
+/// What gives a node back that a sweep held back, under the operation of now; nothing once that is done.
+pub(super) fn given_back(node: &Snapshot, now: Timestamp) -> Option<Decision> {
+    Some(match node.step(Step::Admit).filter(|view| view.current).map(|view| &view.status) {
+        Some(StepStatus::Succeeded) => return None,
+        Some(StepStatus::Failed { at, .. }) => Decision::Retry(Step::Admit, *at + GIVE_BACK_AGAIN),
+        Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost | StepStatus::Cancelled) | None => {
+            begin(node, now, (Step::Admit, now))
+        }
+    })
+}
+
 /// What of the run is still under way on it.
 fn measuring(node: &Snapshot) -> Option<Step> {
     node.active().map(|view| view.step).filter(|step| matches!(step, Step::Hold | Step::Pair))
 }
 
 /// A step, as often as the run asks for it: how often that is, is the run's to bound.
-fn begin(node: &Snapshot, now: Timestamp, (step, at): (Step, Timestamp)) -> Decision {
+pub(super) fn begin(node: &Snapshot, now: Timestamp, (step, at): (Step, Timestamp)) -> Decision {
     match node.step(step).map(|view| &view.status) {
         None => Decision::Start(step),
         Some(StepStatus::Queued | StepStatus::Running { .. } | StepStatus::Lost) => {

@@ -77,6 +77,21 @@ pub struct Snapshot {
     pub hold: Option<Hold>,
     /// What a run of its pool's pairs wants of it.
     pub pairing: Option<Pairing>,
+    /// Its scheduler was asked for a sweep to start no job on it, and was not asked since to use it again.
+    pub held_back: bool,
+    /// Whether its scheduler may be asked so now. Looked for only when it decides.
+    pub room: Room,
+}
+
+/// What its pool can spare for a sweep that nobody's job may run beside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    #[default]
+    Enough,
+    /// Others are swept.
+    Later,
+    /// Too many of its nodes are out, for whatever reason.
+    Nothing,
 }
 
 /// A node that takes no jobs, as its scheduler says.

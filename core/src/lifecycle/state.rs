@@ -101,7 +101,7 @@ words! {
         Converge = "converge",
         /// Write its image anew, jobs first.
         Reinstall = "reinstall",
-        /// Run the pool's sweep beside its jobs.
+        /// Run the pool's sweep: all of it while the node is idle, else beside its jobs.
         Sweep = "sweep",
         /// Give its BMC another password; nothing of the machine is touched.
         RotateBmc = "rotate-bmc",

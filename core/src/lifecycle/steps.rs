@@ -38,11 +38,11 @@ words! {
         PowerOn = "power_on",
         /// Through its firmware, because somebody asked for it.
         PowerCycle = "power_cycle",
-        /// The pool's sweep, beside its jobs.
+        /// The pool's sweep: beside its jobs, or all of it while its scheduler holds it back.
         Sweep = "sweep",
         /// Another password for its BMC, because somebody asked for it.
         RotateBmc = "rotate_bmc",
-        /// From the scheduler, for as long as it is measured against others; it stays in service.
+        /// From the scheduler, for as long as it is measured; it stays in service.
         Hold = "hold",
         /// What lies between it and another node, each way.
         Pair = "pair",
@@ -68,8 +68,8 @@ impl Step {
             | Self::Drift
             | Self::RotateBmc
             | Self::FirmwareLook => 10 * 60,
-            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit | Self::Sweep => 30 * 60,
-            Self::WriteImage | Self::Converge | Self::Recheck | Self::Pair => 60 * 60,
+            Self::BootLive | Self::BootDisk | Self::Reboot | Self::RebootTest | Self::Admit => 30 * 60,
+            Self::WriteImage | Self::Converge | Self::Recheck | Self::Pair | Self::Sweep => 60 * 60,
             Self::Gates | Self::GatesAfterReboot => 2 * 60 * 60,
             // Several updates one after the other, and a machine that goes through its firmware.
             Self::Firmware => 4 * 60 * 60,
@@ -151,7 +151,7 @@ impl Step {
             Self::PowerCycle => "cycle the power",
             Self::Sweep => "run the sweep",
             Self::RotateBmc => "change the BMC's password",
-            Self::Hold => "hold it for pairs",
+            Self::Hold => "hold it back from jobs",
             Self::Pair => "measure with another node",
             Self::Firmware => "set firmware and BIOS",
             Self::FirmwareLook => "look at firmware and BIOS",

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::language::{Address, Interface, Link, Match, NetworkProfile};
 use crate::facts::{Facts, Nic};
-use crate::stacks::language::rails;
+use crate::stacks::language::{self, called};
 use crate::values::Mac;
 
 /// RFC 8200: what every IPv6 link carries.
@@ -95,35 +95,10 @@ fn find<'a>(is: &Match, subject: Subject<'a>) -> Result<Option<&'a Nic>, String>
     })
 }
 
-/// Rails are counted by their links, so one that is away would give its number to the next card. Refused where that may be: a card without a link lies
-/// before the rail, and has the driver that a rail has, or no rail tells which driver that is.
+/// As stacks have it, with what else a profile may say.
 fn rail<'a>(number: u8, subject: Subject<'a>) -> Result<Option<&'a Nic>, String> {
-    let rails = rails(subject.facts);
-    let found = rails.get(usize::from(number)).copied();
-    let before = |nic: &&Nic| match (&nic.pci_address, found) {
-        (None, _) => false,
-        (Some(_), None) => true,
-        (at, Some(found)) => *at < found.pci_address,
-    };
-    let alike =
-        |nic: &&Nic| rails.is_empty() || nic.driver.is_none() || rails.iter().any(|rail| rail.driver == nic.driver);
-    let dark = subject.facts.nics.iter().filter(|nic| !nic.link_up).filter(before).find(alike);
-    match dark {
-        None => Ok(found),
-        Some(card) => {
-            let card = called(card);
-            let why = format!(
-                "which card is rail {number} cannot be told: {card} has no link; give it one (its cable, its switch port), or match the card by `pci` \
-                 instead of `rail`"
-            );
-            Err(complaint(subject, &why))
-        }
-    }
-}
-
-/// A card as a person finds it.
-fn called(nic: &Nic) -> String {
-    format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"))
+    language::rail(subject.facts, number)
+        .map_err(|why| complaint(subject, &format!("{why}, or match the card by `pci` instead of `rail`")))
 }
 
 /// The sentence for a node that lacks an interface.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::rules::{book, glob};
-use super::{FileItem, Part, StackSpec};
+use super::{FileItem, LockedRepository, Part, StackSpec};
 use crate::effects::{self, Effect};
 use crate::firmware::UpdateClass;
 use crate::values::Digest;
@@ -71,7 +71,12 @@ pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
         let (old, new) = (Some(before.image.clone()), Some(after.image.clone()));
         differences.push(Difference { item: "image".into(), before: old, after: new, class: Class::Reinstall });
     }
-    let (old, new) = (items(before), items(after));
+    let (mut old, mut new) = (items(before), items(after));
+    // One that does not say where its packages came from says nothing of any of them.
+    if let (Some(was), Some(is)) = (origins(before), origins(after)) {
+        old.extend(was);
+        new.extend(is);
+    }
     for name in old.keys().chain(new.keys().filter(|name| !old.contains_key(*name))) {
         let (was, is) = (old.get(name), new.get(name));
         if was != is {
@@ -104,6 +109,10 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
     for package in stack.lock.iter().flat_map(|lock| &lock.packages) {
         put("package", &package.name, package.version.clone());
     }
+    for repository in stack.lock.iter().flat_map(|lock| &lock.repositories) {
+        let date = repository.date.as_deref().unwrap_or("without a date");
+        put("repository", &repository.name(), format!("{date}, {}", &repository.release.hex()[..12]));
+    }
     stack.absent.iter().for_each(|name| put("package", name, "absent".into()));
     stack.all_files().iter().for_each(|file| put("file", &file.path, file_words(file)));
     stack.sysctl.iter().for_each(|(key, value)| put("sysctl", key, value.clone()));
@@ -131,6 +140,15 @@ fn items(stack: &StackSpec) -> BTreeMap<String, String> {
         attributes.iter().for_each(|(name, value)| put("bios", &format!("{name}{of}"), value.to_string()));
     }
     items
+}
+
+/// Where each package of a lock came from; `None` where that is not written down.
+fn origins(stack: &StackSpec) -> Option<BTreeMap<String, String>> {
+    let all = &stack.lock.as_ref()?.repositories;
+    let of = |one: &LockedRepository| {
+        one.packages.iter().map(|name| (format!("origin {name}"), one.name())).collect::<Vec<_>>()
+    };
+    (!all.is_empty()).then(|| all.iter().flat_map(of).collect())
 }
 
 /// Mode, owner and a digest of what it is made of; values and secrets by name.
@@ -228,6 +246,47 @@ mod tests {
         assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
         assert_eq!(diff(&before, &before).differences, []);
         assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+    }
+
+    #[test]
+    fn a_package_from_elsewhere_and_a_newer_snapshot_are_told_and_cost_nothing() {
+        let repository = |suite: &str, date: &str, packages: &[&str]| {
+            json!({ "uri": "http://mirror/debian", "suite": suite, "component": "main", "date": date,
+                    "release": Digest::of(date.as_bytes()), "packages": packages })
+        };
+        let locked = |repositories: &[serde_json::Value]| {
+            stack(
+                json!({ "lock": { "image_digest": Digest::of(b""), "arch": "amd64", "packages": [], "repositories": repositories } }),
+            )
+        };
+        let before = locked(&[repository("bookworm", "Monday", &["chrony", "runc"])]);
+        let after = locked(&[
+            repository("bookworm", "Tuesday", &["chrony"]),
+            repository("bookworm-security", "Monday", &["runc"]),
+        ]);
+        let told = diff(&before, &after);
+        let lines: Vec<(&str, &str, &str)> = told
+            .differences
+            .iter()
+            .map(|one| (one.item.as_str(), one.before.as_deref().unwrap_or(""), one.after.as_deref().unwrap_or("")))
+            .collect();
+        let snapshot = |date: &str| format!("{date}, {}", &Digest::of(date.as_bytes()).hex()[..12]);
+        assert_eq!(
+            lines,
+            [
+                ("origin runc", "http://mirror/debian bookworm main", "http://mirror/debian bookworm-security main"),
+                ("repository http://mirror/debian bookworm main", &*snapshot("Monday"), &*snapshot("Tuesday")),
+                ("repository http://mirror/debian bookworm-security main", "", &*snapshot("Monday")),
+            ]
+        );
+        assert_eq!((told.class, told.effect), (Class::None, Effect::None));
+        assert_ne!(told.before_lock, told.after_lock, "the version that operators see");
+        // One of a former release does not say, and is read and named as it was.
+        let former = locked(&[]);
+        let lock = former.lock.as_ref().expect("it has one");
+        assert!(!serde_json::to_string(lock).expect("a lock").contains("repositories"));
+        let told = diff(&former, &before);
+        assert!(told.differences.iter().all(|one| !one.item.starts_with("origin ")), "{:?}", told.differences);
     }
 
     #[test]

@@ -177,13 +177,37 @@ pub fn is_value(name: &str) -> bool {
     VALUES.contains(&name) || label || rail
 }
 
-/// A node's rail by number, from 0. `None` where there are fewer, or nothing says how fast they are.
-pub fn rail(facts: &Facts, number: usize) -> Option<&str> {
-    rails(facts).get(number).map(|nic| nic.name.as_str())
+/// A node's rail by number, from 0; `None` where there are fewer, or nothing says how fast they are.
+///
+/// # Errors
+/// Rails are counted by their links, so one that is away would give its number to the next card. Refused where that may be: a card without a link lies
+/// before the rail, and has the driver that a rail has, or no rail tells which driver that is. The sentence names the card.
+pub fn rail(facts: &Facts, number: u8) -> Result<Option<&Nic>, String> {
+    let rails = rails(facts);
+    let found = rails.get(usize::from(number)).copied();
+    let before = |nic: &&Nic| match (&nic.pci_address, found) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (at, Some(found)) => *at < found.pci_address,
+    };
+    let alike =
+        |nic: &&Nic| rails.is_empty() || nic.driver.is_none() || rails.iter().any(|rail| rail.driver == nic.driver);
+    match facts.nics.iter().filter(|nic| !nic.link_up).filter(before).find(alike) {
+        None => Ok(found),
+        Some(card) => Err(format!(
+            "which card is rail {number} cannot be told: {} has no link; give it one (its cable, its switch port)",
+            called(card)
+        )),
+    }
+}
+
+/// A card as a person finds it.
+pub fn called(nic: &Nic) -> String {
+    format!("{} ({})", nic.name, nic.pci_address.as_deref().unwrap_or("no PCI address"))
 }
 
 /// A node's rails: its NICs with a link that are as fast as the fastest, by PCI address. None where nothing says how fast they are.
-pub fn rails(facts: &Facts) -> Vec<&Nic> {
+fn rails(facts: &Facts) -> Vec<&Nic> {
     let linked = || facts.nics.iter().filter(|nic| nic.link_up && nic.pci_address.is_some());
     let fastest = linked().filter_map(|nic| nic.speed_mbps).max();
     let mut rails: Vec<&Nic> = linked().filter(|nic| fastest.is_some() && nic.speed_mbps == fastest).collect();
@@ -222,11 +246,23 @@ mod tests {
             nic("ens9", "0000:9a:00.0", Some(400_000), true),
             nic("eno1", "0000:01:00.0", Some(10_000), true),
             nic("ens2", "0000:1a:00.0", Some(400_000), true),
-            nic("ens3", "0000:2a:00.0", Some(400_000), false),
         ];
-        let facts = Facts { nics, ..Facts::default() };
-        assert_eq!([rail(&facts, 0), rail(&facts, 1), rail(&facts, 2)], [Some("ens2"), Some("ens9"), None]);
-        assert_eq!(rail(&Facts::default(), 0), None);
+        let mut facts = Facts { nics, ..Facts::default() };
+        let name = |facts: &Facts, number| rail(facts, number).map(|nic| nic.map(|nic| nic.name.clone()));
+        let known = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!([0, 1, 2].map(|number| name(&facts, number)), [known("ens2"), known("ens9"), Ok(None)]);
+        assert_eq!(name(&Facts::default(), 0), Ok(None));
+        // A card that lost its link keeps its number: the next one does not get it, and what lies before it is as it was.
+        facts.nics.push(nic("ens3", "0000:2a:00.0", Some(400_000), false));
+        assert_eq!(name(&facts, 0), known("ens2"));
+        for number in [1, 2] {
+            let why = name(&facts, number).expect_err("it may be ens3");
+            assert!(why.contains("ens3 (0000:2a:00.0) has no link"), "{why}");
+        }
+        // Of another driver it was never a rail.
+        facts.nics.iter_mut().for_each(|nic| nic.driver = Some("mlx5_core".into()));
+        facts.nics[3].driver = Some("ice".into());
+        assert_eq!(name(&facts, 1), known("ens9"));
     }
 
     #[test]

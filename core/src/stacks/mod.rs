@@ -161,6 +161,39 @@ pub struct StackLock {
     pub firmware: Vec<FirmwareItem>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bios: Vec<BiosItem>,
+    /// Where the packages came from. Locks of former releases do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repositories: Vec<LockedRepository>,
+}
+
+/// A repository that packages of a lock came from, as it was at that moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LockedRepository {
+    /// As apt's sources name it, without a user, a password or a query.
+    pub uri: String,
+    /// As apt's sources name it: `bookworm-updates`. Empty for a flat repository.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub suite: String,
+    /// `main`. Empty for a flat repository.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub component: String,
+    /// When it was made, in its own words: `Date` of its Release file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// Of its Release file, by whose digests apt checked all that came from it: the snapshot.
+    pub release: Digest,
+    /// Names of the lock's packages that came from it, sorted.
+    pub packages: Vec<String>,
+}
+
+impl LockedRepository {
+    /// As people call it.
+    pub fn name(&self) -> String {
+        let words = [&self.uri, &self.suite, &self.component].into_iter().filter(|word| !word.is_empty());
+        words.cloned().collect::<Vec<_>>().join(" ")
+    }
 }
 
 impl StackLock {

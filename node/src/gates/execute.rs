@@ -5,16 +5,16 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use muster_core::facts::{Disk, DiskTransport};
+use muster_core::facts::{Disk, DiskTransport, Facts};
 use muster_core::gates::{
     Assessment, Each, Evidence, Gate, GateResult, Mode, OnTimeout, Reference, Sample, Verdict, assess, unmeasurable,
 };
 use muster_core::stacks::ConvergePlan;
-use muster_core::wire::node::Failure;
+use muster_core::wire::node::{Failure, GatePlan};
 
 use super::parsers::{self, Answer, Reading};
 use super::scratch::Scratch;
-use super::{Bench, kernel_log, needs, window};
+use super::{Bench, during, kernel_log, needs, window};
 use crate::failure::fatal;
 use crate::files;
 use crate::tool::{self, Call, Finished, ToolError};
@@ -25,7 +25,7 @@ const ANSWER_MAX: usize = 1 << 20;
 const EVIDENCE_MAX: usize = 64 << 10;
 
 /// Why there is nothing to hold against the criteria.
-enum Stop {
+pub(super) enum Stop {
     /// No answer that counts.
     Unknown(String),
     /// What it needs is not on this node: running it again changes nothing.
@@ -66,11 +66,17 @@ pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Fail
 /// Once: the verdict, what is kept of it, and whether another time can only end the same.
 fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool), Failure> {
     let mut evidence = Evidence { argv: gate.argv.clone(), ..Evidence::default() };
-    let without = |verdict, reason| Assessment { verdict, reason, measured: Vec::new() };
     if let Some(reason) = needs::refusal(gate, bench) {
         return Ok((without(Verdict::Skipped, reason), evidence, true));
     }
     let unmeasurable = unmeasurable(gate, &reference(bench)).or_else(|| parsers::absent(gate, bench));
+    if let (Some(during), None) = (&gate.during, &unmeasurable) {
+        let seen = during::seen(gate, during, bench);
+        return Ok(match seen {
+            Ok((assessment, evidence)) => (assessment, evidence, true),
+            Err(why) => (absent(gate, bench, why), evidence, true),
+        });
+    }
     let read = match unmeasurable {
         Some(why) => Err(Stop::Absent(why)),
         None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => {
@@ -80,22 +86,28 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
         None => run(gate, bench, &mut evidence),
     };
     let (assessment, lasting) = match read {
-        Ok(reading) => (judge(gate, bench, reading, &mut evidence), false),
+        Ok(reading) => (judge(gate, &reference(bench), reading, &mut evidence), false),
         Err(Stop::Unknown(why)) => (without(Verdict::Error, why), false),
-        Err(Stop::Absent(why)) => {
-            // A gate that must be measured and cannot be has no answer; one that need not be says why it has none.
-            let verdict = match gate.mode(Some(&bench.plan.profile)) {
-                Mode::Required => Verdict::Error,
-                Mode::Optional | Mode::Shadow => Verdict::Skipped,
-            };
-            (without(verdict, why), true)
-        }
+        Err(Stop::Absent(why)) => (absent(gate, bench, why), true),
         Err(Stop::TimedOut { hangs }) => (timed_out(gate, hangs), false),
         Err(Stop::Cancelled) => {
             return Err(fatal("cancelled", format!("the job was cancelled while gate {} ran", gate.id)));
         }
     };
     Ok((assessment, evidence, lasting))
+}
+
+pub(super) fn without(verdict: Verdict, reason: String) -> Assessment {
+    Assessment { verdict, reason, measured: Vec::new() }
+}
+
+/// A gate that must be measured and cannot be has no answer; one that need not be says why it has none.
+fn absent(gate: &Gate, bench: &Bench<'_>, why: String) -> Assessment {
+    let verdict = match gate.mode(Some(&bench.plan.profile)) {
+        Mode::Required => Verdict::Error,
+        Mode::Optional | Mode::Shadow => Verdict::Skipped,
+    };
+    without(verdict, why)
 }
 
 /// A gate that was not worth running, because an earlier stage is not through.
@@ -125,16 +137,15 @@ fn result(gate: &Gate, bench: &Bench<'_>, verdict: Verdict, reason: String) -> G
 }
 
 fn reference<'a>(bench: &'a Bench<'_>) -> Reference<'a> {
-    Reference {
-        profile: &bench.plan.profile,
-        facts: bench.facts,
-        stack: bench.plan.stack.as_ref(),
-        variables: &bench.plan.variables,
-    }
+    reference_of(bench.plan, bench.facts)
 }
 
-fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Evidence) -> Assessment {
-    let mut assessment = assess(gate, &reading.samples, &reference(bench));
+pub(super) fn reference_of<'a>(plan: &'a GatePlan, facts: &'a Facts) -> Reference<'a> {
+    Reference { profile: &plan.profile, facts, stack: plan.stack.as_ref(), variables: &plan.variables }
+}
+
+pub(super) fn judge(gate: &Gate, reference: &Reference<'_>, reading: Reading, evidence: &mut Evidence) -> Assessment {
+    let mut assessment = assess(gate, &reading.samples, reference);
     evidence.versions = reading.versions;
     if !reading.notes.is_empty() {
         let notes = reading.notes.join("\n");
@@ -149,7 +160,7 @@ fn judge(gate: &Gate, bench: &Bench<'_>, reading: Reading, evidence: &mut Eviden
     assessment
 }
 
-fn timed_out(gate: &Gate, hangs: bool) -> Assessment {
+pub(super) fn timed_out(gate: &Gate, hangs: bool) -> Assessment {
     let reason = tool::overdue(gate.timeout_s, hangs);
     let verdict = match gate.on_timeout {
         OnTimeout::Error => Verdict::Error,
@@ -184,7 +195,7 @@ fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Re
 }
 
 /// One of those a gate is run for.
-struct One {
+pub(super) struct One {
     /// What `${each}` stands for.
     word: String,
     /// Whose the results are.
@@ -211,7 +222,7 @@ fn ones(each: Each, bench: &Bench<'_>) -> Result<Vec<One>, Stop> {
 fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let serial = one.map(|one| one.entity.as_str());
     let scratch = Scratch::new(&bench.machine).map_err(|failure| Stop::Unknown(failure.message))?;
-    let words = words(bench, one, &scratch);
+    let words = words(bench.plan, one, Some(&scratch));
     let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
     let finished = match bench.shared.find(gate, &argv) {
@@ -232,12 +243,7 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
     keep(evidence, serial, &finished.stdout, &finished.stderr);
     keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
-    let exit = finished.status.code().ok_or_else(|| {
-        Stop::Unknown(format!("{} was killed by signal {}", argv[0], finished.status.signal().unwrap_or_default()))
-    })?;
-    if finished.truncated || finished.stdout.len() > ANSWER_MAX {
-        return Err(Stop::Unknown(format!("{} said more than {ANSWER_MAX} bytes", argv[0])));
-    }
+    let exit = exit_of(&argv[0], &finished)?;
     let answer = match &gate.output {
         None => finished.stdout.clone(),
         Some(name) => {
@@ -247,12 +253,32 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
             })?
         }
     };
-    let answer = std::str::from_utf8(&answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
-    let messages = String::from_utf8_lossy(&finished.stderr);
-    let answer = Answer { exit, text: answer, messages: &messages, serial };
-    let reading = parsers::parse_by(&gate.parser, &answer, bench.plan.xid.as_ref());
-    let reading = reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))?;
+    let reading = understand(gate, bench.plan, (exit, &answer, &finished.stderr), serial)?;
     Ok(named(reading, serial))
+}
+
+/// The status of a tool that ended by itself, and said no more than is read.
+pub(super) fn exit_of(program: &str, finished: &Finished) -> Result<i32, Stop> {
+    let killed = || format!("{program} was killed by signal {}", finished.status.signal().unwrap_or_default());
+    let exit = finished.status.code().ok_or_else(|| Stop::Unknown(killed()))?;
+    match finished.truncated || finished.stdout.len() > ANSWER_MAX {
+        true => Err(Stop::Unknown(format!("{program} said more than {ANSWER_MAX} bytes"))),
+        false => Ok(exit),
+    }
+}
+
+/// What the gate's parser makes of an answer.
+pub(super) fn understand(
+    gate: &Gate,
+    plan: &GatePlan,
+    (exit, answer, messages): (i32, &[u8], &[u8]),
+    serial: Option<&str>,
+) -> Result<Reading, Stop> {
+    let text = std::str::from_utf8(answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
+    let messages = String::from_utf8_lossy(messages);
+    let answer = Answer { exit, text, messages: &messages, serial };
+    let reading = parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref());
+    reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
 }
 
 /// Runs the tool within the gate's own time.
@@ -260,15 +286,15 @@ fn ask(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, Tool
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let timeout = Some(Duration::from_secs(gate.timeout_s));
-    tool::run(bench.cx, &Call { argv: &argv, env: &env, timeout, ..Call::default() })
+    during::watched(gate, bench, || tool::run(bench.cx, &Call { argv: &argv, env: &env, timeout, ..Call::default() }))
 }
 
 /// What `${word}` stands for.
-fn words(bench: &Bench<'_>, one: Option<&One>, scratch: &Scratch) -> BTreeMap<String, String> {
-    let mut words = bench.plan.variables.clone();
-    words.insert("scratch".into(), scratch.path().to_string_lossy().into_owned());
+pub(super) fn words(plan: &GatePlan, one: Option<&One>, scratch: Option<&Scratch>) -> BTreeMap<String, String> {
+    let mut words = plan.variables.clone();
+    words.extend(scratch.map(|scratch| ("scratch".to_owned(), scratch.path().to_string_lossy().into_owned())));
     words.extend(one.map(|one| ("each".to_owned(), one.word.clone())));
-    words.extend(bench.plan.profile.gpus.as_ref().map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
+    words.extend(plan.profile.gpus.as_ref().map(|gpus| ("gpus".to_owned(), gpus.count.to_string())));
     words
 }
 
@@ -289,7 +315,7 @@ fn named(mut reading: Reading, serial: Option<&str>) -> Reading {
     reading
 }
 
-fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
+pub(super) fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
     match error {
         ToolError::Cancelled(_) => Stop::Cancelled,
         ToolError::TimedOut { after, stdout, stderr, hangs, .. } => {
@@ -306,7 +332,7 @@ fn stopped(error: ToolError, gate: &Gate, evidence: &mut Evidence) -> Stop {
 }
 
 /// Adds a run's output to the evidence, newest last, within the cap.
-fn keep(evidence: &mut Evidence, title: Option<&str>, stdout: &[u8], stderr: &[u8]) {
+pub(super) fn keep(evidence: &mut Evidence, title: Option<&str>, stdout: &[u8], stderr: &[u8]) {
     for (kept, stream) in [(&mut evidence.stdout, stdout), (&mut evidence.stderr, stderr)] {
         let text = tool::tail(stream, EVIDENCE_MAX);
         if text.is_empty() {

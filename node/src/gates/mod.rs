@@ -2,6 +2,7 @@
 
 mod command; // `muster-node gate`, by hand
 mod cursor; // Where the last look at the kernel's log ended
+mod during; // What is looked at while others load the machine
 mod execute; // One gate: its tool or our own measurement, then the verdict
 mod kernel_log; // What the kernel said meanwhile
 mod needs; // What must hold before it is run

@@ -1,4 +1,5 @@
-//! What the gates of one run have in common: answers of tools that several ask the same, and the looks whose places are kept once the verdicts are told.
+//! What the gates of one run have in common: answers of tools that several ask the same, what was seen while others loaded the machine, and the looks
+//! whose places are kept once the verdicts are told.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use muster_core::gates::{Gate, Stage};
 
 use super::cursor::Kept;
+use super::during::Looks;
 use crate::tool::Finished;
 
 /// An answer that is older says too little of now.
@@ -18,6 +20,7 @@ const YOUNG: Duration = Duration::from_secs(30);
 pub(crate) struct Shared {
     answers: RefCell<Vec<Told>>,
     looks: RefCell<Vec<Kept>>,
+    under_load: RefCell<BTreeMap<String, Looks>>,
 }
 
 /// What a tool said.
@@ -61,6 +64,16 @@ impl Shared {
     /// A look at the kernel's log, whose place is to be kept.
     pub(super) fn looked(&self, kept: Kept) {
         self.looks.borrow_mut().push(kept);
+    }
+
+    /// What a gate saw while another one's tool ran.
+    pub(super) fn looked_on(&self, gate: &str, looks: Looks) {
+        self.under_load.borrow_mut().entry(gate.to_owned()).or_default().join(looks);
+    }
+
+    /// All that a gate saw so.
+    pub(super) fn take_looks_of(&self, gate: &str) -> Looks {
+        self.under_load.borrow_mut().remove(gate).unwrap_or_default()
     }
 
     /// The places to keep, once the verdicts that came of them are told.

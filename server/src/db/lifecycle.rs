@@ -57,6 +57,8 @@ pub struct EngineNode {
     /// Where its scheduler gives it no jobs although it serves.
     pub scheduler: Option<SchedulerOut>,
     pub suite: Option<Suite>,
+    /// Its scheduler starts no job there for a sweep.
+    pub held_back: bool,
     /// Where it was asked to sweep.
     pub sweep: Option<Suite>,
     pub policy: Option<RecoveryPolicy>,
@@ -99,6 +101,7 @@ struct Row {
     out_state: Option<String>,
     out_reason: Option<String>,
     out_steady: bool,
+    held_back: bool,
     suite: Option<Json<Suite>>,
     sweep: Option<Json<Suite>>,
     policy: Option<Json<Option<RecoveryPolicy>>>,
@@ -128,7 +131,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
         Row,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state, n.version, n.visit, n.entered_at, n.purpose, n.failed_phase, n.reason,
                   n.wish, n.wish_reason, n.operation_id AS "operation: OperationId", o.id IS NOT NULL AS "operation_open!",
-                  n.epoch, n.protected, n.in_cluster, n.unsanitised, n.maintenance_until,
+                  n.epoch, n.protected, n.in_cluster, n.held_back, n.unsanitised, n.maintenance_until,
                   COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
                   n.live_host_key IS NOT NULL AS "live!", n.os_host_key IS NOT NULL AS "installed!",
                   n.power_seen IS NOT DISTINCT FROM 'off' AS "off!", n.power_person,
@@ -218,6 +221,7 @@ impl TryFrom<Row> for EngineNode {
             maintenance_until: row.maintenance_until.map(|at| at.to_jiff()),
             stop: row.stop,
             in_cluster: row.in_cluster,
+            held_back: row.held_back,
             live: row.live,
             installed: row.installed,
             off: row.off,
@@ -307,6 +311,7 @@ pub async fn advance(conn: &mut PgConnection, node: &EngineNode, to: &Move, now:
                 os_boot_id = CASE WHEN $12 THEN NULL ELSE os_boot_id END,
                 root_disk_serial = CASE WHEN $12 THEN NULL ELSE root_disk_serial END,
                 in_cluster = CASE WHEN $13 THEN true WHEN $14 THEN false ELSE in_cluster END, adopted = adopted AND NOT $14,
+                held_back = false,
                 power_reserved_w = CASE WHEN $15 THEN 0 ELSE power_reserved_w END,
                 unsanitised = CASE WHEN $4 = 'wiping' THEN true WHEN $16 THEN false ELSE unsanitised END,
                 maintenance_until = CASE WHEN $2 = 'maintenance' THEN NULL ELSE maintenance_until END
@@ -347,6 +352,8 @@ pub struct Begun {
     pub joins_cluster: bool,
     /// The node's disks may hold somebody's data from now on, and no system that can be relied on: said before anything is written.
     pub destroys: bool,
+    /// Its scheduler may start no job there from now on, for a sweep: said before it is asked, so that it is always asked to use the node again.
+    pub holds_back: bool,
 }
 
 /// Writes down what begins, before its job is there, what the node waits for now, and when to look again.
@@ -362,7 +369,7 @@ pub async fn begin(
 ) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE nodes SET operation_id = $2, power_reserved_w = COALESCE($3, power_reserved_w), in_cluster = in_cluster OR $4,
-                unsanitised = unsanitised OR $5, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
+                unsanitised = unsanitised OR $5, held_back = held_back OR $11, os_host_key = CASE WHEN $5 THEN NULL ELSE os_host_key END,
                 os_boot_id = CASE WHEN $5 THEN NULL ELSE os_boot_id END, waiting_for = $6, waiting_owner = $7, next_action = $8, due_at = $9,
                 waiting_since = CASE WHEN waiting_for IS NOT DISTINCT FROM $6 THEN COALESCE(waiting_since, $10) ELSE $10 END
          WHERE id = $1",
@@ -376,6 +383,7 @@ pub async fn begin(
         wait.next_action,
         due.to_sqlx() as _,
         now.to_sqlx() as _,
+        begun.holds_back,
     )
     .execute(conn)
     .await?;

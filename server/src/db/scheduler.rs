@@ -39,7 +39,7 @@ pub struct MemberOut {
     pub id: NodeId,
     pub name: String,
     pub serves: bool,
-    /// It is measured against others of its pool: Muster itself keeps jobs from it for a while.
+    /// It is measured, against others of its pool or by a sweep: Muster itself keeps jobs from it for a while.
     pub held: bool,
     /// Where it took no jobs.
     pub state: Option<String>,
@@ -54,7 +54,7 @@ pub async fn list_members(conn: &mut PgConnection, cluster: &str) -> Result<Vec<
     Ok(sqlx::query_as!(
         MemberOut,
         r#"SELECT n.id AS "id: NodeId", n.name, n.state = 'in_service' AS "serves!",
-                  EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!", o.state AS "state?", o.reason AS "reason?"
+                  n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!", o.state AS "state?", o.reason AS "reason?"
            FROM nodes n
            JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
            JOIN objects pool ON pool.id = c.pool_id AND pool.spec ->> 'cluster' = $1

@@ -1,10 +1,11 @@
-//! Sweeps: which nodes in service are to be swept next, and by which suite.
+//! Sweeps: which nodes in service are to be swept next, and by which suite; and for how many of a pool at once its scheduler is asked to start no job.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_api::pools::DEFAULT_SWEEP_EVERY_H;
 use muster_core::gates::Suite;
-use muster_core::ids::NodeId;
+use muster_core::ids::{ClaimId, NodeId, OperationId};
+use muster_core::lifecycle::snapshot::Room;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
@@ -26,6 +27,59 @@ pub async fn find_suite(conn: &mut PgConnection, node: NodeId, named: &str) -> R
     .fetch_optional(conn)
     .await?;
     Ok(suite.map(|json| json.0))
+}
+
+/// One of so many nodes of a pool may be kept from jobs for sweeps, all that are out for other reasons counted; of a smaller pool, one.
+const ONE_OF: i64 = 10;
+
+/// Whether a pool can spare one node more. Nodes that ask wait for each other here, until their transactions end.
+///
+/// # Errors
+/// When the database fails.
+pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))").execute(&mut *conn).await?;
+    let row = sqlx::query!(
+        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE n.held_back) AS "swept!",
+                  count(*) FILTER (WHERE n.held_back OR n.state <> 'in_service' OR EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id)
+                      OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL)) AS "out!"
+           FROM claims c JOIN nodes n ON n.id = c.node_id
+           WHERE c.state <> 'released' AND c.pool_id = (SELECT pool_id FROM claims WHERE id = $1)"#,
+        claim as ClaimId,
+    )
+    .fetch_one(conn)
+    .await?;
+    let spared = (row.all / ONE_OF).max(1);
+    Ok(match (row.out < spared, row.swept > 0) {
+        (true, _) => Room::Enough,
+        (false, true) => Room::Later,
+        (false, false) => Room::Nothing,
+    })
+}
+
+/// Whether an operation's sweep has the node for itself: its scheduler holds it back, and no job runs there.
+///
+/// # Errors
+/// When the database fails.
+pub async fn is_alone(conn: &mut PgConnection, node: NodeId, operation: Option<OperationId>) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM nodes n JOIN jobs j ON j.node_id = n.id AND j.visit = n.visit AND NOT j.superseded
+                          WHERE n.id = $1 AND n.held_back AND j.operation_id = $2 AND j.step = 'hold' AND j.state = 'succeeded') AS "alone!""#,
+        node as NodeId,
+        operation as Option<OperationId>,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
+/// Its scheduler uses the node again.
+///
+/// # Errors
+/// When the database fails.
+pub async fn give_back(conn: &mut PgConnection, node: NodeId) -> Result<(), Error> {
+    sqlx::query!("UPDATE nodes SET held_back = false WHERE id = $1 AND held_back", node as NodeId)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// The next nodes in service behind `after`, by id; due are those that rest and were not swept within their pool's time.

@@ -2,6 +2,7 @@
 
 mod cabling; // Cables that are not where they should be
 pub mod caution; // When the database is older than what others remember
+pub mod compatibility; // Stacks held against the nodes they go onto
 mod drift; // Nodes that differ from their stack
 mod firmware; // What BMCs said of firmware and BIOS
 mod moves; // From one state to the next

@@ -97,7 +97,9 @@ pub(super) async fn refuse_wish(
     wait: &Wait,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && *wish != Wish::Release) else { return Ok(()) };
+    // A sweep that waits for its turn is taken.
+    let goes_on = |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
+    let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && !goes_on(*wish)) else { return Ok(()) };
     db::lifecycle::drop_wish(conn, node.id).await?;
     refused(conn, node, wish, &format!("it is {} and waits for {}", node.state, wait.condition), now).await
 }

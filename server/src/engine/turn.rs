@@ -5,7 +5,7 @@ use muster_core::facts::Facts;
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Wait};
-use muster_core::lifecycle::snapshot::{PowerShare, Snapshot, StepStatus};
+use muster_core::lifecycle::snapshot::{PowerShare, Room, Snapshot, StepStatus};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::JobResult;
@@ -144,6 +144,13 @@ async fn settle(
         snapshot.power = db::power::share(conn, node).await?;
         decision = decide(&snapshot, now);
     }
+    if let Decision::Start(Step::Hold) | Decision::Retry(Step::Hold, _) = decision
+        && let Some((claim, _)) = node.claim.filter(|_| node.wish == Some(Wish::Sweep))
+    {
+        // Decided again with the pool's other nodes counted: each spares so many and no more.
+        snapshot.room = db::sweeps::room(conn, claim).await?;
+        decision = decide(&snapshot, now);
+    }
     snapshot.hold = recoveries::hold(conn, node, &decision, now).await?;
     if snapshot.hold.is_some() {
         decision = decide(&snapshot, now);
@@ -237,6 +244,9 @@ async fn snapshot(
         policy: node.policy.clone(),
         // Asked for only when it decides.
         hold: None,
+        held_back: node.held_back,
+        // Asked for only when it decides.
+        room: Room::Enough,
         pairing: match node.state {
             State::InService => pairs::wanted(conn, node, now).await?,
             _ => None,
@@ -301,10 +311,12 @@ async fn persist(
             if node.wish.is_none() {
                 db::pairs::ends::come_back(conn, node.id, None, now).await?;
             }
+            db::sweeps::give_back(conn, node.id).await?;
             moves::granted(conn, node, &what, now).await?;
             Ok(Done::Moved { freed_power: may_have_freed(node.wish) })
         }
         Decision::Refused(why) => {
+            db::sweeps::give_back(conn, node.id).await?;
             db::lifecycle::drop_wish(conn, node.id).await?;
             if let Some(wish) = node.wish {
                 moves::refused(conn, node, wish, &why, now).await?;

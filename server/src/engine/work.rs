@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_core::ids::{JobId, OperationId, PermitId};
 use muster_core::lifecycle::decision::Wait;
 use muster_core::lifecycle::snapshot::StepStatus;
-use muster_core::lifecycle::state::State;
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::steps::Step;
 use muster_core::permits::PermitKind;
 use serde_json::json;
@@ -29,6 +29,7 @@ pub(super) async fn start(conn: &mut PgConnection, node: &EngineNode, step: Step
         reserve_w: reserves(node, step),
         joins_cluster: step == Step::Admit,
         destroys: step.destroys(),
+        holds_back: holds_back(node, step),
     };
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
     let id = queue(conn, node, step, operation, 1, now).await?;
@@ -80,6 +81,11 @@ fn reserves(node: &EngineNode, step: Step) -> Option<i32> {
     (step.powers_on() && node.power_reserved_w == 0).then(|| i32::try_from(watts).unwrap_or(i32::MAX))
 }
 
+/// Whether its scheduler is asked to start no job there for a sweep: a run of pairs remembers its own nodes.
+fn holds_back(node: &EngineNode, step: Step) -> bool {
+    step == Step::Hold && node.wish == Some(Wish::Sweep)
+}
+
 /// Begins another round of a step. After one that ended well it is another job: a machine gives a job the result that it has.
 pub(super) async fn retry(
     conn: &mut PgConnection,
@@ -90,7 +96,13 @@ pub(super) async fn retry(
 ) -> Result<(), Error> {
     let not_before = not_before.max(now);
     let operation = operation(conn, node, step, now).await?;
-    let begun = Begun { operation, reserve_w: reserves(node, step), joins_cluster: false, destroys: false };
+    let begun = Begun {
+        operation,
+        reserve_w: reserves(node, step),
+        joins_cluster: false,
+        destroys: false,
+        holds_back: holds_back(node, step),
+    };
     db::lifecycle::begin(conn, node.id, &begun, &waits(step), (now, now + LOOK_AGAIN)).await?;
     let ended_well = job.view.status == StepStatus::Succeeded;
     // What was asked for anew has its rounds anew.

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_api::client::ClientError;
-use muster_api::plans::{Desired, MakePlan, PlannedObject};
+use muster_api::plans::{Desired, MakePlan, NodesFinding, PlannedObject};
 use muster_api::problem::Fault;
+use muster_core::stacks::rules::Level;
 use serde_json::json;
 
 use super::state;
@@ -187,9 +188,9 @@ fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnost
         told.blockers.iter().map(|fault| format!("{} {}", fault.pointer, fault.detail)).collect();
     let blockers = blockers.join(" ");
     if kind.word == "claim" {
-        return vec![claim(planned, told, blockers.trim())];
+        return [vec![claim(planned, told, blockers.trim())], unfit(kind, name, told)].concat();
     }
-    let mut diagnostics = Vec::new();
+    let mut diagnostics = unfit(kind, name, told);
     if !blockers.is_empty() {
         let detail = format!("As things stand, the server would refuse it: {}", blockers.trim());
         diagnostics.push(warning(format!("The {} {name} cannot be written yet", kind.word), detail));
@@ -214,6 +215,19 @@ fn said(kind: &Kind, planned: &Attributes, told: &PlannedObject) -> Vec<Diagnost
         diagnostics.push(warning(summary, detail));
     }
     diagnostics
+}
+
+/// A warning for each rule that refuses the stack on nodes, or cannot be judged there.
+fn unfit(kind: &Kind, name: &str, told: &PlannedObject) -> Vec<Diagnostic> {
+    let one = |found: &NodesFinding| {
+        let nodes = few(&found.nodes);
+        let summary = match found.finding.level {
+            Level::Refused => format!("The {} {name}: its stack cannot go onto {nodes}", kind.word),
+            Level::Unknown | Level::Note => format!("The {} {name}: not known of {nodes}", kind.word),
+        };
+        warning(summary, found.finding.to_string())
+    };
+    told.findings.iter().map(one).collect()
 }
 
 fn few(nodes: &[String]) -> String {

@@ -9,6 +9,7 @@ mod kept; // What one job leaves for the next
 mod node_job; // Following work on a node
 mod pair; // Two nodes that measure each other
 pub(super) mod server; // The server
+mod smoke; // How often a node is asked for its smoke run
 
 use std::sync::Arc;
 use std::time::Duration;

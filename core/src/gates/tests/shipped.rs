@@ -116,3 +116,24 @@ fn smoke_asks_for_no_drain_and_loads_nothing() {
         }
     }
 }
+
+#[test]
+fn throttling_is_looked_at_while_the_gpus_are_loaded() {
+    let with = |wanted: &str| suites().into_iter().find(|(name, _)| *name == wanted).expect("a suite").1;
+    for name in ["admit", "deep", "sweep"] {
+        let suite = with(name);
+        let gate = suite.gates.iter().find(|gate| gate.id == "gpu.throttle").expect("C4");
+        let during = gate.during.as_ref().expect("under load");
+        let loads =
+            suite.gates.iter().filter(|gate| during.gates.contains(&gate.id) && gate.mode(None) == Mode::Required);
+        assert!(loads.count() > 0, "{name}: a load that no site leaves out");
+        // Named by nothing that runs before it, it would have been looked at by itself.
+        let mut alone = suite.clone();
+        alone.gates.retain(|gate| !during.gates.contains(&gate.id));
+        assert!(lint(&alone).iter().any(|problem| problem.starts_with("gpu.throttle: no gate before it")), "{name}");
+    }
+    let mut wrong = with("sweep");
+    let gate = wrong.gates.iter_mut().find(|gate| gate.id == "gpu.throttle").expect("C4");
+    (gate.retries, gate.during.as_mut().expect("under load").every_s) = (1, 0);
+    assert_eq!(lint(&wrong).len(), 2, "{:?}", lint(&wrong));
+}

@@ -20,6 +20,7 @@ fn suite() -> Suite {
         keep: vec![],
         timeout_s: 1,
         window_s: None,
+        during: None,
         parser: "facts".into(),
         count: None,
         criteria: vec![Criterion {
@@ -363,4 +364,50 @@ fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not(
     assert!(wait.until.is_some_and(|until| until > now()) && wait.owner == "muster");
     one.hold = Some(Hold::Node("it was recovered 2 times".into()));
     assert_eq!(moved(&one).reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
+}
+
+#[test]
+fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_it() {
+    let mut idle = node(State::InService);
+    (idle.claim, idle.wish, idle.sweep) = (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
+    assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
+    // What is not known to be idle is swept as it is.
+    let out = SchedulerOut { state: "drained".into(), reason: None, steady: false };
+    for beside in [Snapshot { scheduler: Some(out), ..idle.clone() }, Snapshot { room: Room::Nothing, ..idle.clone() }]
+    {
+        assert_eq!(decide(&beside, now()), Decision::Start(Step::Sweep));
+    }
+    let later = Snapshot { room: Room::Later, ..idle.clone() };
+    assert!(matches!(decide(&later, now()), Decision::Wait(wait) if wait.until.is_some()));
+
+    idle.held_back = true;
+    idle.steps = vec![step(Step::Hold, StepStatus::Running { waiting_for: None })];
+    assert!(matches!(decide(&idle, now()), Decision::Wait(_)));
+    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Cancel(Step::Hold));
+    // It has jobs: it is given back before it is swept beside them.
+    let failed = StepStatus::Failed { at: now(), failure: failure(true) };
+    idle.steps = vec![step(Step::Hold, failed.clone())];
+    assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
+    idle.steps.push(step(Step::Admit, failed));
+    assert!(matches!(decide(&idle, now()), Decision::Retry(Step::Admit, at) if at > now()), "until it works");
+    idle.steps[1] = step(Step::Admit, StepStatus::Succeeded);
+    assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
+
+    idle.steps = vec![step(Step::Hold, StepStatus::Succeeded)];
+    assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
+    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Start(Step::Admit), "stopped");
+    idle.steps.push(StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) });
+    idle.swept = result(Verdict::Pass);
+    assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
+    let failing = Snapshot { swept: result(Verdict::Fail), ..idle.clone() };
+    assert_eq!(moved(&failing).to, State::Draining, "from where it is, without a job in between");
+    idle.steps.push(step(Step::Admit, StepStatus::Succeeded));
+    assert!(matches!(decide(&idle, now()), Decision::Granted(_)));
+
+    // The sweep is gone, and the node is still held: another look gives it back first, and so does nobody's.
+    idle.steps.clear();
+    assert_eq!(decide(&Snapshot { wish: None, ..idle.clone() }, now()), Decision::Start(Step::Admit));
+    idle.steps = vec![step(Step::Drift, StepStatus::Succeeded)];
+    assert_eq!(decide(&Snapshot { wish: Some(Wish::CheckDrift), ..idle }, now()), Decision::Start(Step::Admit));
 }

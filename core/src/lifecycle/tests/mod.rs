@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::decide;
 use super::decision::{Decision, Effect, Ladder, Move};
-use super::snapshot::{PowerShare, SchedulerOut, Snapshot, StepStatus, StepView};
+use super::snapshot::{PowerShare, Room, SchedulerOut, Snapshot, StepStatus, StepView};
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use super::table;
@@ -90,6 +90,8 @@ fn node(state: State) -> Snapshot {
         policy: None,
         hold: None,
         pairing: None,
+        held_back: false,
+        room: Room::Enough,
     }
 }
 

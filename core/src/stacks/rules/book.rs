@@ -28,6 +28,8 @@ pub struct Component {
     pub except: Vec<String>,
     /// The word under which a stack tells the version of something that is no package of the node.
     pub beside: Option<String>,
+    /// The kernel driver that a node's PCI functions have where it runs there.
+    pub runs: Option<String>,
 }
 
 /// PCI devices of one GPU family.

@@ -11,8 +11,10 @@ use crate::stacks::StackSpec;
 enum Told {
     /// With what is filled into the rule's sentence.
     Wrong(Filled),
-    /// What is missing.
+    /// What is missing, and stands nowhere that is known of.
     Unknown(String),
+    /// What is known not to be there.
+    Absent(String),
 }
 
 /// What a sentence names.
@@ -31,7 +33,7 @@ pub fn findings(subject: Subject<'_>) -> Vec<Finding> {
     let packages = Packages::of(book(), subject);
     let mut found = outline::findings(subject.stack);
     for rule in book().rules.iter().filter(|rule| applies(&rule.when, &packages)) {
-        found.extend(check(&rule.check, &packages).into_iter().map(|told| finding(rule, told, packages.locked())));
+        found.extend(check(&rule.check, &packages).into_iter().map(|told| finding(rule, told, &packages)));
     }
     found.extend(known_bad(&packages));
     found.extend(selected(book(), &packages));
@@ -53,7 +55,7 @@ fn applies(when: &When, packages: &Packages<'_>) -> bool {
     let said = |wanted: Option<bool>, is: Option<bool>| wanted.is_none_or(|wanted| is == Some(wanted));
     let loads = |module: &String| packages.subject.stack.modules_load.iter().any(|loaded| same_module(loaded, module));
     when.has.iter().all(|word| !packages.component(word).is_empty())
-        && (when.gpu.is_empty() || packages.gpu().is_some_and(|gpu| when.gpu.iter().any(|known| known == gpu)))
+        && (when.gpu.is_empty() || packages.gpus().iter().any(|gpu| when.gpu.contains(gpu)))
         && said(when.nvswitch, selector.and_then(|selector| selector.nvswitch))
         && said(when.nvlink5, selector.and_then(|selector| selector.nvlink5))
         && when.modules.iter().all(loads)
@@ -63,7 +65,7 @@ fn same_module(a: &str, b: &str) -> bool {
     a.replace('-', "_") == b.replace('-', "_")
 }
 
-fn finding(rule: &Rule, told: Told, locked: bool) -> Finding {
+fn finding(rule: &Rule, told: Told, packages: &Packages<'_>) -> Finding {
     let (level, sentence, about) = match told {
         Told::Wrong(filled) => {
             let words = [
@@ -76,11 +78,17 @@ fn finding(rule: &Rule, told: Told, locked: bool) -> Finding {
             let sentence = words.into_iter().fold(rule.says.clone(), |text, (word, value)| text.replace(word, value));
             (Level::Refused, sentence, filled.about)
         }
-        Told::Unknown(lacks) => {
-            (rule.unknown.level(locked), format!("{} cannot be judged: {lacks}", rule.title), String::new())
+        // What a rule needs stands in a lock and its image, and not in a system that somebody else installed.
+        Told::Unknown(lacks) if packages.strange() => (Level::Unknown, cannot_be_judged(rule, &lacks), String::new()),
+        Told::Unknown(lacks) | Told::Absent(lacks) => {
+            (rule.unknown.level(packages.locked()), cannot_be_judged(rule, &lacks), String::new())
         }
     };
     Finding { rule: rule.id.clone(), level, sentence, source: rule.source.clone(), about }
+}
+
+fn cannot_be_judged(rule: &Rule, lacks: &str) -> String {
+    format!("{} cannot be judged: {lacks}", rule.title)
 }
 
 fn check(check: &Check, packages: &Packages<'_>) -> Vec<Told> {
@@ -90,11 +98,11 @@ fn check(check: &Check, packages: &Packages<'_>) -> Vec<Told> {
                 true => version.to_owned(),
                 false => first(version, parts.unwrap_or(usize::MAX)),
             };
-            of.iter().flat_map(|of| same(&packages.component(of), &packages.component(on), on, cut)).collect()
+            of.iter().flat_map(|of| same(packages, &packages.component(of), on, cut)).collect()
         }
         Check::Least { of, on, rows } => pairs(packages, of, on, |of, on| least(of, on, rows)),
         Check::Most { of, on, rows } => pairs(packages, of, on, |of, on| most(of, on, rows)),
-        Check::CudaMajor { of, on, rows } => cuda_major(&packages.component(of), &packages.component(on), rows),
+        Check::CudaMajor { of, on, rows } => cuda_major(packages, of, on, rows),
         Check::Flavour { among, rows } => flavour(packages, among, rows),
         Check::Needs(needs) => lacking(packages, needs),
         Check::Apart { of, on } => apart(&packages.component(of), &packages.component(on)),
@@ -127,8 +135,7 @@ fn pairs(
 ) -> Vec<Told> {
     let (left, right) = (packages.component(of), packages.component(on));
     if right.is_empty() {
-        let told = left.first().map(|one| Told::Unknown(format!("{one} is there, and no {}", spoken(on))));
-        return told.into_iter().collect();
+        return left.first().map(|one| without(packages, one, on)).into_iter().collect();
     }
     let mut told = Vec::new();
     for of in &left {
@@ -147,13 +154,20 @@ fn pairs(
     told
 }
 
+/// A package whose other half is not there, as far as is known.
+fn without(packages: &Packages<'_>, one: &Present, word: &str) -> Told {
+    let lacks = format!("{one} is there, and no {}", spoken(word));
+    if packages.is_absent(word) { Told::Absent(lacks) } else { Told::Unknown(lacks) }
+}
+
 fn spoken(component: &str) -> String {
     component.replace('_', " ")
 }
 
-fn same(of: &[Present], on: &[Present], word: &str, cut: impl Fn(&str) -> String) -> Vec<Told> {
+fn same(packages: &Packages<'_>, of: &[Present], word: &str, cut: impl Fn(&str) -> String) -> Vec<Told> {
     let Some(one) = of.first() else { return Vec::new() };
-    let Some(with) = on.first() else { return vec![Told::Unknown(format!("{one} is there, and no {}", spoken(word)))] };
+    let on = packages.component(word);
+    let Some(with) = on.first() else { return vec![without(packages, one, word)] };
     let Some(wanted) = with.version.as_deref() else { return vec![Told::Unknown(with.to_string())] };
     let judged = of.iter().filter_map(|package| match package.version.as_deref() {
         None => Some(Told::Unknown(package.to_string())),
@@ -186,9 +200,10 @@ fn most((of, version): (&Present, &str), (on, is): (&Present, &str), rows: &[Mos
     compare(&release, most).is_gt().then(|| wrong(of, on, most))
 }
 
-fn cuda_major(of: &[Present], on: &[Present], rows: &[MostRow]) -> Vec<Told> {
-    let (Some(one), Some(driver)) = (of.first(), on.first()) else {
-        return of.first().map(|one| Told::Unknown(format!("{one} is there, and no driver"))).into_iter().collect();
+fn cuda_major(packages: &Packages<'_>, of: &str, on: &str, rows: &[MostRow]) -> Vec<Told> {
+    let (of, drivers) = (packages.component(of), packages.component(on));
+    let (Some(one), Some(driver)) = (of.first(), drivers.first()) else {
+        return of.first().map(|one| without(packages, one, on)).into_iter().collect();
     };
     let Some(is) = driver.version.as_deref() else { return vec![Told::Unknown(driver.to_string())] };
     let Some(major) = of_branch(rows, is).and_then(|most| numbers(most).first().copied()) else {
@@ -205,26 +220,38 @@ fn flavour(packages: &Packages<'_>, among: &[String], rows: &[FlavourRow]) -> Ve
     let there: Vec<(&String, Present)> =
         among.iter().filter_map(|word| Some((word, packages.component(word).into_iter().next()?))).collect();
     let Some((_, one)) = there.first() else { return Vec::new() };
-    let Some(gpu) = packages.gpu() else {
+    let gpus = packages.gpus();
+    if gpus.is_empty() {
         return vec![Told::Unknown(format!("{one} is there, and selector.gpu does not say for which GPUs"))];
-    };
-    let Some(row) = rows.iter().find(|row| row.gpu.iter().any(|known| known == gpu)) else {
-        return vec![Told::Unknown(format!("nothing is written down of {gpu:?}"))];
-    };
-    let named: Vec<&str> = row.allowed.iter().map(|word| word.trim_start_matches("module_")).collect();
-    let misfits = there.iter().filter(|(word, _)| !row.allowed.contains(word));
-    let told = misfits.map(|(_, package)| {
-        let want = format!("{} kernel modules", named.join(" or "));
-        let about = package.name.clone();
-        Told::Wrong(Filled { of: package.to_string(), want, gpu: gpu.replace('_', " "), about, ..Filled::default() })
-    });
-    told.collect()
+    }
+    let mut told = Vec::new();
+    for gpu in &gpus {
+        let Some(row) = rows.iter().find(|row| row.gpu.contains(gpu)) else {
+            told.push(Told::Unknown(format!("nothing is written down of {gpu:?}")));
+            continue;
+        };
+        let named: Vec<&str> = row.allowed.iter().map(|word| word.trim_start_matches("module_")).collect();
+        let misfits = there.iter().filter(|(word, _)| !row.allowed.contains(word));
+        told.extend(misfits.map(|(_, package)| {
+            let want = format!("{} kernel modules", named.join(" or "));
+            let about = package.name.clone();
+            Told::Wrong(Filled {
+                of: package.to_string(),
+                want,
+                gpu: gpu.replace('_', " "),
+                about,
+                ..Filled::default()
+            })
+        }));
+    }
+    told
 }
 
 fn lacking(packages: &Packages<'_>, needs: &Needs) -> Vec<Told> {
     let stack = packages.subject.stack;
-    let components =
-        needs.components.iter().filter(|word| packages.component(word).is_empty()).map(|word| spoken(word));
+    let components = needs.components.iter().filter(|word| packages.component(word).is_empty());
+    let (known, open): (Vec<&String>, Vec<&String>) = components.partition(|word| packages.is_absent(word));
+    let components = known.into_iter().map(|word| spoken(word));
     let loads = |module: &&String| !stack.modules_load.iter().any(|loaded| same_module(loaded, module));
     let modules = needs.modules.iter().filter(loads).map(|module| format!("{module} in modules_load"));
     let owns = |path: &&String| !stack.all_files().iter().any(|file| glob(path, &file.path));
@@ -232,9 +259,13 @@ fn lacking(packages: &Packages<'_>, needs: &Needs) -> Vec<Told> {
     let says = |text: &&super::book::Text| !packages.file_says(&text.path, &text.text);
     let texts = needs.texts.iter().filter(says).map(|text| format!("`{}` in {}", text.text, text.path));
     let missing: Vec<String> = components.chain(modules).chain(files).chain(texts).collect();
-    match missing.is_empty() {
-        true => Vec::new(),
-        false => vec![Told::Wrong(Filled { missing: missing.join(", "), ..Filled::default() })],
+    let open: Vec<String> = open.into_iter().map(|word| spoken(word)).collect();
+    match (missing.is_empty(), open.is_empty()) {
+        (true, true) => Vec::new(),
+        (true, false) => {
+            vec![Told::Unknown(format!("the stack brings no {}, which the node may have", open.join(", ")))]
+        }
+        (false, _) => vec![Told::Wrong(Filled { missing: missing.join(", "), ..Filled::default() })],
     }
 }
 
@@ -294,9 +325,12 @@ fn kernel(packages: &Packages<'_>, dkms: &str, precompiled: &str) -> Vec<Told> {
         if let Some(one) = dkms.first().filter(|_| !packages.has(&headers)) {
             // Before it is locked, a meta package may bring them.
             let meta = packages.names().any(|name| name.starts_with("linux-headers-")) && !packages.locked();
-            told.push(match meta {
-                true => Told::Unknown(format!("whether {headers} comes with what is named is seen when it is locked")),
-                false => lacks(one, headers),
+            told.push(match (meta, packages.strange()) {
+                (true, _) => {
+                    Told::Unknown(format!("whether {headers} comes with what is named is seen when it is locked"))
+                }
+                (false, true) => Told::Unknown(format!("the stack brings no {headers}, which the node may have")),
+                (false, false) => lacks(one, headers),
             });
         }
         if let Some(one) = precompiled.iter().find(|module| !module.name.ends_with(&format!("-{kernel}"))) {
@@ -350,6 +384,10 @@ fn selected(book: &Rulebook, packages: &Packages<'_>) -> Vec<Finding> {
                 tell(Level::Refused, format!("the stack is for {wanted}, the image {:?} is {is}", image.name));
             }
         }
+    }
+    let system = [&selector.os, &selector.os_version].into_iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+    if packages.strange() && !system.is_empty() {
+        tell(Level::Unknown, format!("the stack is for {system}, and somebody else installed the node"));
     }
     if let (Some(gpu), Some(facts)) = (&selector.gpu, facts) {
         let families = families(book, facts);

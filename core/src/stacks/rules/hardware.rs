@@ -90,7 +90,10 @@ mod tests {
     fn locked(stack: &StackSpec) -> StackSpec {
         let (image_digest, arch, packages) = (Digest::of(b"image"), "amd64".into(), Vec::new());
         let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
-        StackSpec { lock: Some(StackLock { image_digest, arch, packages, firmware, bios }), ..stack.clone() }
+        StackSpec {
+            lock: Some(StackLock { image_digest, arch, packages, firmware, bios, repositories: Vec::new() }),
+            ..stack.clone()
+        }
     }
 
     fn refused(stack: &StackSpec) -> Vec<String> {

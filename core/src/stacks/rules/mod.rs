@@ -5,6 +5,7 @@
 mod book; // The rules as they are written down
 mod evaluate; // A rule against a stack
 mod hardware; // What it says of firmware and BIOS
+mod node; // A stack for one node
 pub mod outline; // What a stack says that no node would take
 mod packages; // What a stack puts on a node, by component
 pub mod page; // The rules as a table for people
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::book::{Rule, Rulebook, book};
 pub use self::evaluate::{expectations, findings, refusal};
+pub use self::node::findings_of_node;
 pub use self::packages::{Subject, families};
 pub use self::version::glob;
 

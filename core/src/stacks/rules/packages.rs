@@ -13,7 +13,7 @@ use crate::stacks::{Part, StackSpec};
 pub struct Subject<'a> {
     pub stack: &'a StackSpec,
     pub image: Option<&'a ImageManifest>,
-    /// Of the node that it is for.
+    /// Of the node that it is for. With facts and without an image it is a node whose system somebody else installed.
     pub facts: Option<&'a Facts>,
 }
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for Present {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.version {
             Some(version) => write!(f, "{} {version}", self.name),
-            None => write!(f, "{} (no exact version yet)", self.name),
+            None => write!(f, "{} (version not known)", self.name),
         }
     }
 }
@@ -63,6 +63,17 @@ impl<'a> Packages<'a> {
         self.subject.stack.lock.is_some()
     }
 
+    /// Whether it is for a system that somebody else installed: beside what the stack brings, nobody knows what is there.
+    pub(super) fn strange(&self) -> bool {
+        self.subject.image.is_none() && self.subject.facts.is_some()
+    }
+
+    /// Whether a component is known not to be there, although not every package is known.
+    pub(super) fn is_absent(&self, word: &str) -> bool {
+        let shows = self.book.components.get(word).is_some_and(|component| component.runs.is_some());
+        !self.strange() || (shows && self.component(word).is_empty())
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.present.keys().map(String::as_str)
     }
@@ -85,7 +96,17 @@ impl<'a> Packages<'a> {
         let mut found: Vec<Present> = self.present.iter().filter(fits).map(present).collect();
         let told = component.beside.as_ref().and_then(|word| self.subject.stack.beside.get_key_value(word));
         found.extend(told.map(|(word, version)| Present { name: word.clone(), version: Some(version.clone()) }));
+        if found.is_empty() && self.strange() {
+            found.extend(component.runs.as_deref().and_then(|driver| self.running(driver)));
+        }
         found
+    }
+
+    /// The driver that the node's own system runs.
+    fn running(&self, driver: &str) -> Option<Present> {
+        let mut functions = self.subject.facts.iter().flat_map(|facts| &facts.pci);
+        let runs = functions.any(|function| function.driver.as_deref() == Some(driver));
+        runs.then(|| Present { name: format!("the driver {driver} that runs on the node"), version: None })
     }
 
     /// Releases of the kernels that are there: those of the packages, and the image's own.
@@ -99,18 +120,29 @@ impl<'a> Packages<'a> {
         let locked =
             self.subject.stack.lock.iter().flat_map(|lock| &lock.packages).map(|package| package.name.as_str());
         let mut kernels: Vec<String> = brought.chain(locked).filter_map(by_release).collect();
-        // A kernel that the stack brings is what runs; otherwise the image's does.
+        // A kernel that the stack brings is what runs; otherwise the image's does, or the one of whoever installed the node.
         if kernels.is_empty() {
             kernels.extend(self.subject.image.map(|image| image.kernel.clone()));
+        }
+        if kernels.is_empty() && self.strange() {
+            let runs = self.subject.facts.map(|facts| facts.kernel.clone());
+            kernels.extend(runs.filter(|kernel| !kernel.is_empty()));
         }
         kernels.sort();
         kernels.dedup();
         kernels
     }
 
-    /// The family of the GPUs: the stack's own word for it.
-    pub(super) fn gpu(&self) -> Option<&str> {
-        self.subject.stack.selector.as_ref().and_then(|selector| selector.gpu.as_deref())
+    /// The families of the GPUs: the node's where they are known, else the stack's own word.
+    pub(super) fn gpus(&self) -> Vec<String> {
+        let seen = self.subject.facts.map(|facts| families(self.book, facts)).unwrap_or_default();
+        let mut known: Vec<String> = seen.into_iter().flatten().collect();
+        known.sort();
+        known.dedup();
+        match known.is_empty() {
+            true => self.subject.stack.selector.iter().filter_map(|selector| selector.gpu.clone()).collect(),
+            false => known,
+        }
     }
 
     /// Whether a file that fits the pattern holds the text.

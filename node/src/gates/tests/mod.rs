@@ -5,6 +5,7 @@ mod broken; // Every recording broken in every way: none may pass
 mod conduct; // Needs, retries, evidence
 mod dcgm; // What a level must have tested
 mod hostile; // Answers made to hurt
+mod load; // Looked at while others load the machine
 mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
 mod rails; // The rails' rate, held by the shipped gates

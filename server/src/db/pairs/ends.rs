@@ -25,7 +25,7 @@ pub struct Candidate {
     pub installed: bool,
     /// A job of its own waits or runs.
     pub busy: bool,
-    /// Another run has not given it back.
+    /// Another run, or a sweep, has not given it back.
     pub held: bool,
 }
 
@@ -44,7 +44,7 @@ pub async fn list_candidates(
         r#"SELECT n.id AS "id: NodeId", n.name, n.site_id AS "site: ObjectId", site.name AS site_name, n.state, n.wish, n.protected,
                   c.state = 'releasing' AS "releasing!", n.os_host_key IS NOT NULL AS "installed!",
                   EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased')) AS "busy!",
-                  EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!"
+                  n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!"
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id
            LEFT JOIN LATERAL (SELECT max(r.begun_at) AS at FROM pair_ends e JOIN pair_runs r ON r.id = e.run_id
                               WHERE e.node_id = n.id AND e.position IS NOT NULL) measured ON true

@@ -26,6 +26,7 @@ use crate::app::App;
 use crate::db;
 use crate::db::jobs::LeasedRow;
 use crate::db::specs::{OrderNode, Wiring};
+use crate::engine::compatibility::Onto;
 use crate::engine::outcomes::wanted;
 use crate::engine::waivers;
 use crate::keys::Keys;
@@ -128,13 +129,21 @@ async fn spec(
             JobSpec::PowerOff { power: power(conn, s).await?, login, permit: permit(s)? }
         }
         Step::PowerOn => JobSpec::PowerOn { power: power(conn, s).await?, permit: permit(s)? },
-        Step::Firmware | Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
+        Step::Firmware => {
+            stack::allow(conn, s, Onto::System).await?;
+            JobSpec::Firmware(firmware::order(conn, s, step).await?)
+        }
+        Step::FirmwareLook => JobSpec::Firmware(firmware::order(conn, s, step).await?),
         Step::PowerCycle => JobSpec::PowerCycle { power: power(conn, s).await?, permit: permit(s)? },
         Step::RotateBmc => JobSpec::RotateBmc(bmc::rotate(conn, s).await?),
-        Step::WriteImage => JobSpec::WriteImage {
-            login: live(conn, s).await?.context("no live image is pinned")?,
-            plan: write_image(conn, s, subnet).await?,
-        },
+        Step::WriteImage => {
+            // What would be refused once it is there is not worth the disk.
+            stack::allow(conn, s, Onto::Image).await?;
+            JobSpec::WriteImage {
+                login: live(conn, s).await?.context("no live image is pinned")?,
+                plan: write_image(conn, s, subnet).await?,
+            }
+        }
         Step::BootDisk => JobSpec::BootDisk {
             power: power(conn, s).await?,
             login: installed(s)?,
@@ -142,7 +151,7 @@ async fn spec(
             permit: permit(s)?,
         },
         Step::Converge | Step::Recheck => {
-            stack::allow(conn, s).await?;
+            stack::allow(conn, s, Onto::System).await?;
             JobSpec::Converge { login: installed(s)?, plan: stack::plan(conn, s).await? }
         }
         Step::Drift => {
@@ -163,7 +172,7 @@ async fn spec(
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
         }
         Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
-        Step::Hold => drain(s, "muster: measured against other nodes, back in a while")?,
+        Step::Hold => drain(s, "muster: measured, back in a while")?,
         Step::Drain => drain(s, "muster: leaving service")?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
@@ -320,10 +329,11 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
     })
 }
 
-/// Beside its jobs: what needs a drained node is not run.
+/// Beside its jobs, when what needs a drained node is not run, unless its scheduler holds it back and said that no job runs there.
 async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GatePlan> {
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
-    Ok(GatePlan { suite, only: Vec::new(), in_use: true, ..gates(conn, s).await? })
+    let in_use = !db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
+    Ok(GatePlan { suite, only: Vec::new(), in_use, ..gates(conn, s).await? })
 }
 
 fn drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {

@@ -5,7 +5,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::language;
-use muster_core::stacks::rules::{self, Subject};
 use muster_core::stacks::{ConvergePlan, FileItem, Part, PlannedFile};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::node::Marker;
@@ -13,15 +12,14 @@ use sqlx::PgConnection;
 
 use super::{Sources, boot_url, principal, secret_place};
 use crate::db;
+use crate::engine::compatibility::{self, Onto};
 
 /// Refuses a stack that cannot work on this node: the rules may be newer than its publication, and only now its hardware is known.
-pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<()> {
-    let stack = s.node.stack.as_ref().context("the pool names no stack")?;
-    let seen = db::facts::latest(conn, s.node.id).await?;
-    let subject = Subject { stack, image: s.node.image.as_ref(), facts: seen.as_ref().map(|seen| &seen.facts) };
-    match rules::refusal(subject) {
+pub(super) async fn allow(conn: &mut PgConnection, s: &Sources<'_>, onto: Onto) -> anyhow::Result<()> {
+    s.node.stack.as_ref().context("the pool names no stack")?;
+    match compatibility::refusal(conn, &s.node, onto).await? {
         None => Ok(()),
-        Some(why) => bail!("the stack cannot go onto {}: {why}", s.node.name),
+        Some(why) => bail!(why),
     }
 }
 
@@ -112,11 +110,14 @@ async fn value(conn: &mut PgConnection, s: &Sources<'_>, name: &str) -> anyhow::
             .with_context(|| format!("{} is in no rack, which a file of the stack names", s.node.name))?,
         rail if rail.starts_with("rail:") => {
             let seen = db::facts::latest(conn, s.node.id).await?.context("the node was never inspected")?;
-            let found = rail
-                .strip_prefix("rail:")
-                .and_then(|number| number.parse().ok())
-                .and_then(|number| language::rail(&seen.facts, number));
-            found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?.to_owned()
+            let number = rail.strip_prefix("rail:").and_then(|number| number.parse().ok());
+            let number = number.with_context(|| format!("{rail:?} is not a value that a file may name"))?;
+            let found = language::rail(&seen.facts, number).map_err(|why| {
+                anyhow!("{why}, or name the card of {} by a label: a file of the stack names {rail}", s.node.name)
+            })?;
+            let card =
+                found.with_context(|| format!("{} has no {rail}, which a file of the stack names", s.node.name))?;
+            card.name.clone()
         }
         "hostname" => s.node.name.clone(),
         "address" => s.wiring.address.to_string(),

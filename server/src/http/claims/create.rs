@@ -17,6 +17,7 @@ use crate::db::claims::{Fits, NewClaim};
 use crate::db::nodes::LockedNode;
 use crate::db::objects::ObjectRow;
 use crate::db::operations::NewOperation;
+use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::Document;
@@ -30,7 +31,7 @@ const ROUNDS: usize = 20;
 #[utoipa::path(post, path = "/v1/claims", tag = "claims", params(("Idempotency-Key" = Option<String>, Header)),
     request_body = CreateClaim, responses(
     (status = 201, description = "Bound; the work is the operation in its status", body = ref("#/components/schemas/Claim")),
-    (status = 409, description = "No such node is available", body = Problem, content_type = "application/problem+json"),
+    (status = 409, description = "No such node is available, or the pool's stack cannot go onto the one that is named", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "It cannot be meant: pointers say where", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(super) async fn create_claim(
@@ -71,6 +72,10 @@ pub(in crate::http) async fn create(
     };
     let missing = || "No node of yours fits.".to_owned();
     both(conn, actor, "node", &node.name, missing).await?;
+    // Of any node that fits, another one may be had; its plan says so, and nothing is written to this one's disk.
+    if request.spec.node.is_some() {
+        compatible(conn, &node, &pool).await?;
+    }
     let id = ClaimId::new();
     let name = request.name.as_ref().map_or_else(|| generated(&pool.name, id), ToString::to_string);
     let made = Made {
@@ -85,6 +90,17 @@ pub(in crate::http) async fn create(
     let object = super::view::load(conn, &id.to_string()).await?;
     let answer = Answer::ok(&object)?.status(StatusCode::CREATED).etag(object.generation);
     Ok(answer.location(object.link))
+}
+
+/// Whether the pool's stack can go onto the node.
+async fn compatible(conn: &mut PgConnection, node: &LockedNode, pool: &ObjectRow) -> Result<(), Error> {
+    let Some((stack, image)) = compatibility::of_pool(conn, pool.id).await? else { return Ok(()) };
+    let seen = db::specs::find_node(conn, node.id).await?;
+    let found = compatibility::findings(conn, &seen, (&stack, image.as_ref()), Onto::Image).await?;
+    match compatibility::told(&node.name, &found) {
+        None => Ok(()),
+        Some(why) => Err(Error::conflict("incompatible", why)),
+    }
 }
 
 /// Both ends are the claimer's to bind. What they may not even read does not exist for them.

@@ -18,6 +18,7 @@ use crate::auth::Actor;
 use crate::db;
 use crate::db::nodes::LockedNode;
 use crate::db::operations::NewOperation;
+use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::dry_run;
@@ -152,6 +153,11 @@ pub(in crate::http) async fn write_wish(
     Asked { wish, reason, until, suite }: Asked<'_>,
 ) -> Result<OperationId, Error> {
     allow(node, wish)?;
+    match wish {
+        Wish::Converge => compatibility::allow(conn, node.id, Onto::System).await?,
+        Wish::Reinstall => compatibility::allow(conn, node.id, Onto::Image).await?,
+        _ => {}
+    }
     let suite = match wish {
         Wish::RunGates => Some(suite_for(conn, node, suite).await?),
         _ => None,

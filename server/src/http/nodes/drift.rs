@@ -5,12 +5,13 @@ use muster_api::problem::Problem;
 use muster_api::stacks::{DriftItem, NodeDrift};
 use muster_core::firmware::Compared;
 use muster_core::stacks::diff::{Class, class_of};
-use muster_core::stacks::rules::{self, Finding, Level, Subject};
+use muster_core::stacks::rules::{self, Finding, Level};
 use muster_core::stacks::{ItemOutcome, ItemReport, StackSpec};
 
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
+use crate::engine::compatibility::{self, Onto};
 use crate::error::Error;
 use crate::http::answer::Answer;
 use crate::http::extract::Path;
@@ -37,8 +38,8 @@ pub(super) async fn get_node_drift(
     let firmware = wanted.compare(said.as_ref().map(|said| &said.inventory));
     let mut findings = match &declared.stack {
         Some(stack) => {
-            let facts = seen.as_ref().map(|seen| &seen.facts);
-            let mut findings = rules::findings(Subject { stack, image: declared.image.as_ref(), facts });
+            let over = (stack, declared.image.as_ref());
+            let mut findings = compatibility::findings(&mut conn, &declared, over, Onto::System).await?;
             findings.extend(
                 seen.as_ref().map(|seen| rules::expectations(stack, &seen.facts, &seen.source)).unwrap_or_default(),
             );

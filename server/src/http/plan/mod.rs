@@ -2,6 +2,7 @@
 //! nothing that the write would refuse.
 
 mod diff; // What differs
+mod fit; // What the rules say of a stack on the nodes it reaches
 mod reach; // Whom it reaches, and at what cost
 
 use axum::extract::{DefaultBodyLimit, State};
@@ -40,6 +41,7 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::engine::compatibility::Onto;
 use crate::error::Error;
 
 const MOST: usize = 1000;
@@ -247,8 +249,11 @@ async fn plan_claim(
     let pools: Vec<_> = db::objects::find(conn, "pool", &pool).await?.into_iter().map(|row| row.id).collect();
     let planned = planned(object, (false, true), diff::of(None, &json!({ "spec": object.spec })));
     let gates = reach::gates(conn, &pools).await?;
+    let nodes = vec![node];
+    // In this transaction the claim is there.
+    let findings = fit::held(conn, &nodes, Onto::Image).await?;
     let effect = Effect::Reinstall.to_string();
-    Ok(PlannedObject { effect, begins: true, nodes: vec![node], node_count: 1, gates, ..planned })
+    Ok(PlannedObject { effect, begins: true, nodes, node_count: 1, gates, findings, ..planned })
 }
 
 /// A release, begun and taken back: what it counts and what refuses it are the release's own.
@@ -296,6 +301,7 @@ fn planned(
         gates: Vec::new(),
         blockers: Vec::new(),
         limits: Vec::new(),
+        findings: Vec::new(),
         claims: 0,
     }
 }

@@ -14,8 +14,10 @@ use sqlx::PgConnection;
 use crate::auth::Actor;
 use crate::auth::access::Named;
 use crate::db;
+use crate::engine::compatibility::Onto;
 use crate::error::Error;
 use crate::http::claims::replicas;
+use crate::http::plan::fit;
 
 /// How many nodes are named.
 const NAMED: i64 = 10_000;
@@ -75,7 +77,12 @@ impl Reach {
             return Ok(planned);
         }
         let gates = if self.gated { gates(conn, &pools).await? } else { Vec::new() };
-        Ok(PlannedObject { effect: self.effect.to_string(), nodes, node_count, gates, ..planned })
+        let onto = if self.effect >= Effect::Reinstall { Onto::Image } else { Onto::System };
+        let findings = match self.effect {
+            Effect::None => Vec::new(),
+            _ => fit::held(conn, &nodes, onto).await?,
+        };
+        Ok(PlannedObject { effect: self.effect.to_string(), nodes, node_count, gates, findings, ..planned })
     }
 }
 
@@ -120,8 +127,10 @@ pub(super) async fn claiming(
             Err(other) => return Err(other),
         }
     }
+    let mut findings = fit::coming(conn, &nodes[planned.nodes.len()..], &pool).await?;
+    findings.splice(0..0, planned.findings.clone());
     nodes.truncate(usize::try_from(NAMED).unwrap_or(usize::MAX));
-    Ok(PlannedObject { effect, begins: true, nodes, node_count, gates, claims, ..planned })
+    Ok(PlannedObject { effect, begins: true, nodes, node_count, gates, findings, claims, ..planned })
 }
 
 /// The gates of the suites that pools name.

@@ -163,7 +163,10 @@ fn words(wish: Wish) -> (&'static str, &'static str) {
             "Rotate BMC",
             "Give its BMC another password, beside its jobs. The former is kept until the BMC has taken the other.",
         ),
-        Wish::Sweep => ("Sweep", "Run its pool's sweep beside its jobs; a node that fails is drained."),
+        Wish::Sweep => (
+            "Sweep",
+            "Run its pool's sweep: all of it while it is idle, else beside its jobs. A node that fails is drained.",
+        ),
         Wish::ReplaceParts => ("A part was replaced", "Inspect it for the new serials; earlier gate runs are void."),
     }
 }

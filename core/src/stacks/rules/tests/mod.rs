@@ -1,6 +1,7 @@
 //! Every rule with a tuple it refuses and the right one, and what is not known.
 
 mod branches; // Each branch of the driver with its CUDA
+mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale
 
 use serde_json::{Value, json};
@@ -335,7 +336,7 @@ fn locked(stack: &StackSpec) -> StackSpec {
     let packages = stack.packages.iter().map(package).collect();
     let (image_digest, arch) = (Digest::of(b"image"), "amd64".into());
     let (firmware, bios) = (stack.firmware.clone(), stack.bios.clone());
-    let lock = StackLock { image_digest, arch, packages, firmware, bios };
+    let lock = StackLock { image_digest, arch, packages, firmware, bios, repositories: Vec::new() };
     StackSpec { lock: Some(lock), ..stack.clone() }
 }
 
@@ -409,10 +410,10 @@ fn a_stack_is_for_its_image_and_its_gpus() {
     assert_eq!(told(Some(&right), Some(&hopper), "selector"), []);
     let other = image(&json!({ "os": "ubuntu", "os_version": "24.04", "arch": "arm64" }));
     assert_eq!(told(Some(&other), None, "selector").len(), 3);
-    let blackwell = told(None, Some(&machine("2901")), "selector");
+    let blackwell = told(Some(&right), Some(&machine("2901")), "selector");
     assert_eq!(blackwell, [(Level::Refused, "the stack is for hopper GPUs, and the node has blackwell".to_owned())]);
-    assert_eq!(told(None, Some(&machine("ffff")), "selector")[0].0, Level::Unknown);
-    assert_eq!(told(None, Some(&Facts::default()), "selector")[0].0, Level::Refused);
+    assert_eq!(told(Some(&right), Some(&machine("ffff")), "selector")[0].0, Level::Unknown);
+    assert_eq!(told(Some(&right), Some(&Facts::default()), "selector")[0].0, Level::Refused);
 
     let mut old = hopper.clone();
     old.smbios.bios_version = Some("1.9".into());

@@ -1,0 +1,103 @@
+//! Gates that are looked at while the tools of others load the machine.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use muster_core::facts::Facts;
+use muster_core::gates::{Gate, GateResult, Verdict};
+
+use super::bench::{gate, plan, run_in};
+
+/// Two idle A5000s, by the real tool.
+const XML: &str = include_str!("../../../fixtures/nvidia-smi-590.44.01-2xa5000-v13.xml");
+const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
+
+fn script(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\ncd {}\n{text}", folder.display())).expect("a script");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    path.to_string_lossy().into_owned()
+}
+
+/// Something that loads the machine as this script says, and then tells that all is well.
+fn burn(folder: &Path, how: &str) -> Gate {
+    let mut gate = gate(
+        "id = \"burn\"\nstage = \"gpu\"\nparser = \"stressapptest\"\ntimeout_s = 20\nargv = [\"true\"]\nneeds = [\"drained\", \"gpus_idle\"]\n\
+         effects = [\"gpu_load\"]\nrequired = false\n\
+         criteria = [{ metric = \"memory.incidents\", op = \"==\", limit = 0, unit = \"incidents\" }]\n",
+    );
+    std::fs::write(folder.join("sat"), SAT).expect("what it says");
+    gate.argv = vec![script(folder, "burn", &format!("{how}\ncat sat\n"))];
+    gate
+}
+
+/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file `hot`.
+fn throttle(folder: &Path) -> Gate {
+    let mut gate = gate(
+        "id = \"throttle\"\nstage = \"soak\"\nparser = \"nvidia-smi-xml\"\ntimeout_s = 2\non_timeout = \"fail\"\ncount = \"2\"\nargv = [\"true\"]\n\
+         needs = [\"drained\"]\nduring = { gates = [\"burn\", \"another\"], every_s = 1 }\n\
+         criteria = [{ metric = \"gpu.throttle_hw_slowdown\", op = \"==\", limit = 0, unit = \"flags\" }]\n",
+    );
+    std::fs::write(folder.join("cool.xml"), XML).expect("an answer");
+    std::fs::write(folder.join("hot.xml"), XML.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1))
+        .expect("an answer");
+    let tool = "echo look >> looks\n[ -e hangs ] && sleep 30\nif [ -e hot ]; then cat hot.xml; else cat cool.xml; fi\n";
+    gate.argv = vec![script(folder, "nvidia-smi", tool)];
+    gate
+}
+
+/// What the two come to, and how often was looked.
+fn all(how: &str) -> (Vec<GateResult>, usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("proc")).expect("a folder");
+    let plan = plan(vec![burn(folder.path(), how), throttle(folder.path())]);
+    let results = run_in(folder.path(), &plan, &Facts::default()).expect("results");
+    let looks = std::fs::read_to_string(folder.path().join("looks")).unwrap_or_default().lines().count();
+    (results, looks)
+}
+
+#[test]
+fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
+    let (results, looks) = all("sleep 1.5; touch hot; sleep 2; rm hot; sleep 1.5");
+    assert_eq!(results[0].verdict, Verdict::Pass, "the load itself saw nothing: {}", results[0].reason);
+    let told = &results[1];
+    assert_eq!(told.verdict, Verdict::Fail, "{}", told.reason);
+    assert!(looks >= 3 && told.reason.contains("looks while burn ran, the worst"), "{looks}: {}", told.reason);
+    assert!(told.evidence.stdout.contains("hw_slowdown>Active"), "the worst look is what is kept");
+    let slow = told.measured.iter().find(|value| value.verdict == Verdict::Fail).expect("a value");
+    assert_eq!((slow.metric.as_str(), slow.entity.as_str()), ("gpu.throttle_hw_slowdown", "0000:81:00.0"));
+
+    let (results, _) = all("sleep 4.5");
+    assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
+    assert!(results[1].reason.contains("looks while burn ran"), "{}", results[1].reason);
+}
+
+#[test]
+fn without_a_load_or_with_too_few_looks_there_is_no_answer() {
+    // Before and after the load it would have said that all is well.
+    let (results, looks) = all("sleep 1.4");
+    assert!(
+        results[1].verdict == Verdict::Error && results[1].reason.contains("fewer than 3"),
+        "{}",
+        results[1].reason
+    );
+    assert_eq!(looks, 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("proc")).expect("a folder");
+    let mut missing = burn(folder.path(), "true");
+    missing.argv = vec!["no-such-burner".into()];
+    let results = run_in(folder.path(), &plan(vec![missing, throttle(folder.path())]), &Facts::default());
+    let results = results.expect("results");
+    assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Skipped, Verdict::Error]);
+    assert!(results[1].reason.contains("none of burn, another ran"), "{}", results[1].reason);
+}
+
+#[test]
+fn a_tool_that_hangs_under_load_is_the_fault_it_looks_for() {
+    let (results, _) = all("sleep 1.5; touch hangs; sleep 4; rm hangs");
+    assert!(
+        results[1].verdict == Verdict::Fail && results[1].reason.contains("did not end within 2 s"),
+        "{}",
+        results[1].reason
+    );
+}

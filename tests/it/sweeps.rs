@@ -1,0 +1,146 @@
+//! Sweeps of nodes in service: what loads a machine runs where its scheduler starts no job meanwhile, and nodes are given back whatever comes of it.
+
+use muster_core::gates::Verdict;
+use muster_core::wire::agent::{Job, JobSpec};
+use serde_json::json;
+
+use crate::simulated::World;
+
+/// Nodes in service, in a pool whose sweep has a gate that loads the processor.
+async fn serving(nodes: u8) -> World {
+    let mut world = World::declare(nodes, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["health"] = json!({ "sweep": "smoke" });
+        }
+        if path == "/v1/suites/smoke" {
+            let gate = json!({
+                "id": "host.cpu", "title": "It computes", "stage": "node", "timeout_s": 30, "parser": "stressapptest", "argv": ["stressapptest"],
+                "needs": ["drained"], "effects": ["cpu_load"], "finding": "It does not.",
+                "criteria": [{ "metric": "memory.incidents", "op": "==", "limit": 0, "unit": "incidents" }],
+            });
+            body["spec"]["gates"].as_array_mut().unwrap().push(gate);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    for number in 1..=nodes {
+        world.claim(&format!("n{number}")).await.expect(201);
+    }
+    world.settle().await;
+    world
+}
+
+/// Whether a sweep was told that jobs may run on its node.
+fn in_use(job: &Job) -> bool {
+    let JobSpec::Gates { plan, .. } = &job.spec else { panic!("{:?}", job.spec.kind()) };
+    plan.in_use
+}
+
+/// The steps of the node's last asking, in their order.
+async fn steps(world: &World, name: &str) -> Vec<String> {
+    let all = world.history(name).await;
+    let from = all.iter().rposition(|line| line == "node.asked sweep").expect("it was asked");
+    let ended = |line: &&String| line.starts_with("step.succeeded ") || line.starts_with("step.failed ");
+    all[from..].iter().filter(ended).map(|line| line.trim_start_matches("step.").to_owned()).collect()
+}
+
+async fn held_back(world: &World, name: &str) -> bool {
+    let query = sqlx::query_scalar("SELECT held_back FROM nodes WHERE name = $1").bind(name);
+    query.fetch_one(&world.server.app.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_idle_node_is_held_back_for_the_gates_that_load_it_and_given_back() {
+    let mut world = serving(1).await;
+    let asked = world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert!(!in_use(&job) && held_back(&world, "n1").await);
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(steps(&world, "n1").await, ["succeeded hold", "succeeded sweep", "succeeded admit"]);
+    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "succeeded"));
+    assert!(!held_back(&world, "n1").await);
+    assert!(!world.states("n1").await.contains(&"draining".to_owned()));
+
+    // One that fails leaves service from there: nobody's job starts on it in between.
+    world.gates("n1", &[Verdict::Fail]);
+    world.ask("n1", "sweep").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "quarantined");
+    assert!(!steps(&world, "n1").await.contains(&"succeeded admit".to_owned()) && !held_back(&world, "n1").await);
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
+    let mut world = serving(1).await;
+    // Its scheduler still sees a job when the time to hold it is over.
+    world.fail("n1", "slurm_drain", true, 1);
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert!(in_use(&job), "jobs may run there");
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(steps(&world, "n1").await, ["failed hold", "succeeded admit", "succeeded sweep"], "given back before");
+    assert!(!held_back(&world, "n1").await);
+
+    // Somebody else keeps it from its jobs: that stays so.
+    let out = "INSERT INTO scheduler_outs (node_id, state, reason, since, seen_at) SELECT id, 'drained', 'fans', now(), now() FROM nodes";
+    sqlx::query(out).execute(&world.server.app.pool).await.unwrap();
+    world.ask("n1", "sweep").await.expect(202);
+    assert!(in_use(&world.until_leased("n1", "gates").await));
+    assert_eq!(steps(&world, "n1").await, [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn a_sweep_that_is_stopped_or_overtaken_gives_its_node_back() {
+    let mut world = serving(1).await;
+    let asked = world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    world.cancel(&asked).await.expect(202);
+    world.engine().await;
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert!(steps(&world, "n1").await.ends_with(&["succeeded admit".to_owned()]), "{:?}", steps(&world, "n1").await);
+    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("in_service", false));
+    assert_eq!(world.operation(&asked).await, "cancelled");
+
+    // Another look is asked for while it is held, and comes in the sweep's place.
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    let look = world.ask("n1", "check-drift").await.expect(202);
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(world.operation(&look).await, "succeeded");
+    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("in_service", false));
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_pool_spares_one_node_in_ten_and_none_while_others_are_out() {
+    let mut world = serving(3).await;
+    for name in ["n1", "n2"] {
+        world.ask(name, "sweep").await.expect(202);
+    }
+    let first = world.until_leased("n1", "gates").await;
+    assert!(!in_use(&first));
+    let held = [held_back(&world, "n1").await, held_back(&world, "n2").await];
+    assert_eq!(held, [true, false], "one after the other");
+    let why = world.admin.get("/v1/nodes/n2/why").await.expect(200).text;
+    assert!(why.contains("its turn to be swept"), "{why}");
+    drop(world.agent.work(&first).await.unwrap());
+    let second = world.until_leased("n2", "gates").await;
+    assert!(!in_use(&second), "its turn came");
+    drop(world.agent.work(&second).await.unwrap());
+    world.settle().await;
+
+    // One is out for another reason: nothing voluntary is added to that.
+    world.gates("n3", &[Verdict::Fail]);
+    world.ask("n3", "sweep").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n3").await, "quarantined");
+    world.ask("n1", "sweep").await.expect(202);
+    assert!(in_use(&world.until_leased("n1", "gates").await));
+    assert!(!held_back(&world, "n1").await);
+}
