@@ -332,6 +332,7 @@ const OPERATIONS: &[Column] = &[
 fn asked_for(approval: &Value, _: Timestamp) -> String {
     match (&approval["waiver"], approval["action"].as_str()) {
         (Value::Null, Some(action)) => action,
+        (Value::Null, None) if approval["erase_now"] == true => "release, erase now",
         (Value::Null, None) => "release",
         _ => "waive",
     }
