@@ -240,6 +240,6 @@ fn as_object(token: Token) -> Json {
     spec.extend(token.releases_per_hour.map(|limit| ("releases_per_hour".to_owned(), limit.into())));
     json!({
         "id": token.id, "name": token.name, "spec": spec, "created_at": token.created_at,
-        "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at },
+        "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at, "made_by": token.made_by },
     })
 }
