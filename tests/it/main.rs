@@ -47,6 +47,7 @@ mod simulated; // The server over machines that keep state
 mod stacks; // Refused, compared, silent about secrets
 mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on
+mod taken; // What a natural key names already
 mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house
 mod tokens; // Tokens as the database has them

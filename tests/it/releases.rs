@@ -194,6 +194,8 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
 #[tokio::test]
 async fn a_second_person_agrees_to_the_disks_being_erased_at_once_where_that_is_asked() {
     let (server, admin) = claimed(2, json!({ "undo_window_s": 900 })).await;
+    let serving = "UPDATE nodes SET state = 'in_service', in_cluster = true, os_host_key = 'k', unsanitised = true";
+    sqlx::query(serving).execute(&server.app.pool).await.unwrap();
     let nothing = token(&server, &admin, "nothing", 0).await;
     let now = |number: u8| format!("/v1/claims/c{number}?erase_now=true");
     for number in [1, 2] {

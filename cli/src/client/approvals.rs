@@ -53,7 +53,10 @@ fn planned(approval: &Approval) -> Vec<String> {
         (None, Some(node)) => {
             let effect = effects::of_wish(Wish::Release, State::InService, None);
             let wiped = if approval.erase_now { "wiped at once, with no way back" } else { "wiped" };
-            (effect, format!("{node} would be drained, taken out of its scheduler and {wiped}, and its claim would end"))
+            (
+                effect,
+                format!("{node} would be drained, taken out of its scheduler and {wiped}, and its claim would end"),
+            )
         }
         _ => (Effect::None, "the waiver would count from now on: the gate would keep no node out any more".to_owned()),
     };

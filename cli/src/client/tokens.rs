@@ -72,7 +72,8 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }
         TokenVerb::Revoke { id, yes } => {
-            if asking::agreed("Whatever uses this token, or one that was made with it, stops at once. Revoke it?", yes)? {
+            if asking::agreed("Whatever uses this token, or one that was made with it, stops at once. Revoke it?", yes)?
+            {
                 session.client.revoke_token(id).await?;
                 session.output.note("revoked");
             }

@@ -45,6 +45,7 @@ pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
 pub mod sweeps; // Which nodes are swept next
+pub mod taken; // Whose a natural key is
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions
 pub mod waivers; // Gates that count as passed all the same

@@ -180,7 +180,8 @@ async fn decide_release(
         Decision::Deny => (("denied", None), "approval.denied", "turned down"),
     };
     db::approvals::decide(conn, id, &actor.name, ended, now).await?;
-    let summary = format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
+    let summary =
+        format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
     db::events::insert(conn, event(app, actor, (kind, summary), &claim, disks)).await
 }
 

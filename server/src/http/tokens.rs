@@ -132,7 +132,7 @@ async fn revoke_token(
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
     let id = key.parse().map_err(|_| missing())?;
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let row = db::tokens::find(conn, id).await?.ok_or_else(missing)?;
         if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());

@@ -145,7 +145,7 @@ async fn end_waiver(
     let missing = || Error::NotFound(format!("waiver {key:?}"));
     let id: Uuid = key.parse().map_err(|_| missing())?;
     let now = app.clock.now();
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
         let (kind, name) = whereabouts(&row);
         actor.need(conn, "waiver.create", Named { kind, key: name }).await?;

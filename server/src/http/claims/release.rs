@@ -87,7 +87,7 @@ async fn begin(
     preconditions: Preconditions,
     disks: Disks,
 ) -> Result<(OperationId, Answer), Error> {
-    let written = writing::write(app, async |conn| {
+    let written = writing::write(app, actor, async |conn| {
         let (node, claim) = locked(conn, key).await?;
         preconditions.allow_removal(claim.generation)?;
         let operation = match (claim.state.as_str(), claim.operation) {

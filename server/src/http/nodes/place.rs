@@ -57,11 +57,11 @@ pub(super) async fn rename_node(
         if node.claimed {
             blockers.push(format!("{} is claimed: its host name and its name in the scheduler stay.", node.name));
         }
-        if name.as_str() != node.name && db::nodes::find_id(conn, name.as_str()).await?.is_some() {
-            blockers.push(format!("The name {name} is taken."));
-        }
         let changes = vec![format!("name: {} → {name}", node.name)];
         if how.dry_run {
+            if name.as_str() != node.name && db::nodes::find_id(conn, name.as_str()).await?.is_some() {
+                blockers.push(format!("The name {name} is taken."));
+            }
             return told(NodePlan { effect: "in_place".into(), changes, blockers });
         }
         refuse(&blockers)?;
