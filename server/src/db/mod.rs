@@ -6,6 +6,7 @@ pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
 pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
+pub mod blobs; // Who brought which blob
 pub mod bmc_passwords; // Passwords of BMCs that Muster chose
 pub mod break_glass; // When the local administrator may sign in
 pub mod breakers; // Kinds of failure that nothing is done about any more
