@@ -271,3 +271,40 @@ async fn what_is_being_made_with_a_token_ends_with_it_too() {
     let mut conn = server.app.pool.acquire().await.unwrap();
     assert_eq!(muster_server::db::tokens::hold(&mut conn, parsed, now).await.unwrap(), None, "it makes none any more");
 }
+
+#[tokio::test]
+async fn one_token_is_shown_to_its_own_and_to_who_may_see_all() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (a, id) = made_by(&server, &admin, "a", 3600).await;
+    let (b, b_id) = made_by(&server, &a, "b", 60).await;
+    let path = format!("/v1/tokens/{b_id}");
+    for (caller, key) in [(&admin, &b_id), (&admin, &"b".to_owned()), (&a, &b_id), (&b, &b_id), (&b, &id)] {
+        let shown = caller.get(&format!("/v1/tokens/{key}")).await.expect(200);
+        assert_eq!(shown.header("etag"), "\"1\"");
+        assert!(!shown.text.contains("mst_") && shown.body.get("secret").is_none(), "{}", shown.text);
+    }
+    let shown = a.get(&path).await.expect(200).body;
+    assert_eq!((shown["name"].as_str(), shown["made_by"].as_str()), (Some("b"), Some(&*id)), "{shown}");
+    // Anybody else is told what they are told of none.
+    let stranger = server.caller(Role::Operator).await;
+    let (theirs, none) = (stranger.get("/v1/tokens/b").await.expect(404), stranger.get("/v1/tokens/c").await);
+    assert_eq!(theirs.body["detail"].as_str().unwrap().replace("\"b\"", "\"c\""), none.expect(404).body["detail"]);
+    assert_eq!(server.caller(Role::Viewer).await.get(&path).await.status, 403);
+    admin.expecting(1).delete("/v1/tokens/b").await.expect(204);
+    assert!(a.get(&path).await.expect(200).body["revoked_at"].is_string());
+}
+
+#[tokio::test]
+async fn one_person_is_shown_by_name_and_by_id() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let now = server.app.clock.now();
+    muster_server::db::users::insert(&mut conn, "ada", "-", "operator", now).await.unwrap();
+    let shown = admin.get("/v1/users/ada").await.expect(200).body;
+    assert_eq!((shown["name"].as_str(), shown["role"].as_str()), (Some("ada"), Some("operator")), "{shown}");
+    assert_eq!(admin.get(shown["self"].as_str().unwrap()).await.expect(200).body, shown);
+    assert_eq!(admin.get("/v1/users/eve").await.status, 404);
+    assert_eq!(server.caller(Role::Operator).await.get("/v1/users/ada").await.status, 403);
+}

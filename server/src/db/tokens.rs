@@ -125,6 +125,22 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
     .await?)
 }
 
+/// One token by name or id, whatever became of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<TokenRow>, Error> {
+    let id = sqlx::query_scalar!(
+        r#"SELECT id AS "id: TokenId" FROM tokens WHERE name = $1 OR id = $2"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    );
+    match id.fetch_optional(&mut *conn).await? {
+        Some(id) => find(conn, id).await,
+        None => Ok(None),
+    }
+}
+
 /// Tokens by id; ids that are gone are left out.
 ///
 /// # Errors

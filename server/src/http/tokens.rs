@@ -33,7 +33,7 @@ const LONGEST_S: u32 = 366 * 24 * 3600;
 
 /// The routes of tokens.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
+    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(get_token, revoke_token))
 }
 
 /// Tokens, without their secrets: one's own, and everybody's for who may see them. They are filtered by `name`, `role`, `person` and `state`, which is `valid`,
@@ -118,8 +118,22 @@ async fn create_token(
     .await
 }
 
+/// A token, without its secret: one's own, and anybody's for who may see them. Its ETag is always `"1"`.
+#[utoipa::path(get, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id")), responses(
+    (status = 200, description = "It, also once it is over or revoked", body = Token),
+    (status = 404, description = "There is none of yours", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_token(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("token {key:?}"));
+    let row = db::tokens::find_named(&mut *app.pool.acquire().await?, &key).await?.ok_or_else(missing)?;
+    match is_of(&row, &actor) || actor.holding.everywhere("token.read") {
+        true => Ok(Answer::ok(&token(row)?)?.etag(FIRST)),
+        false => Err(missing()),
+    }
+}
+
 /// Ends a token at once, and with it every token that was made with it, or with one of those. Its ETag is always `"1"`; `If-Match: *` will do.
-#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Id"), ("If-Match" = String, Header)), responses(
+#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "It is ended"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -131,16 +145,16 @@ async fn revoke_token(
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
-    let id = key.parse().map_err(|_| missing())?;
     writing::write(&app, &actor, async |conn| {
-        let row = db::tokens::find(conn, id).await?.ok_or_else(missing)?;
+        let row = db::tokens::find_named(conn, &key).await?.ok_or_else(missing)?;
         if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());
         }
         preconditions.allow_removal(FIRST)?;
         let now = app.clock.now();
-        for ended in db::tokens::revoke(conn, id, now).await? {
-            let with = if ended.id == id { String::new() } else { format!(" with {}, which it comes from", row.name) };
+        for ended in db::tokens::revoke(conn, row.id, now).await? {
+            let with =
+                if ended.id == row.id { String::new() } else { format!(" with {}, which it comes from", row.name) };
             let event = actor.event(now, "token.revoked", None, format!("token {} revoked{with}", ended.name));
             db::events::insert(conn, event.with(json!({ "token": ended.id }))).await?;
         }
@@ -161,9 +175,9 @@ async fn outlived_by(conn: &mut PgConnection, maker: TokenId, made: &NewToken) -
     Err(Error::unprocessable("/expires_in_s", "outlives_maker", detail))
 }
 
-/// Whether they made it.
+/// Whether they made it, or are it.
 fn is_of(row: &TokenRow, actor: &Actor) -> bool {
-    row.person.as_deref() == Some(&*actor.person)
+    row.person.as_deref() == Some(&*actor.person) || actor.token == Some(row.id)
 }
 
 fn token(row: TokenRow) -> Result<Token, Error> {
