@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 97] = [
+const ROUTES: [(char, &str, &str, Where); 98] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -46,6 +46,8 @@ const ROUTES: [(char, &str, &str, Where); 97] = [
     ('R', "/v1/nodes/{node}", "fleet.read", NODE),
     ('W', "/v1/nodes/{node}", "node.write", NODE),
     ('W', "/v1/nodes/{node}/actions/adopt", "node.adopt", NODE),
+    // And at the node that was declared.
+    ('W', "/v1/nodes/{node}/actions/match", "node.match", NODE),
     ('W', "/v1/nodes/{node}/actions/move", "node.move", NODE),
     ('W', "/v1/nodes/{node}/actions/rename", "node.rename", NODE),
     ('W', "/v1/nodes/{node}/actions/replace-parts", "node.replace-parts", NODE),

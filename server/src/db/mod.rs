@@ -27,6 +27,7 @@ pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
+pub mod matches; // Machines that turned out to be a declared node
 pub mod monitoring; // What monitoring asks of all nodes
 pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them

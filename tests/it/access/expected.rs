@@ -110,7 +110,16 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
     (
         "oa",
         Reach::Object,
-        &["adopt_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval", "end_waiver"],
+        &[
+            "adopt_node",
+            "match_node",
+            "move_node",
+            "rename_node",
+            "replace_parts",
+            "grant_approval",
+            "deny_approval",
+            "end_waiver",
+        ],
     ),
     ("uoa", Reach::Any, &["create_claim", "report_alerts"]),
     ("oa", Reach::Any, &["create_waiver"]),

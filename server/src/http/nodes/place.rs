@@ -143,7 +143,7 @@ async fn no_power(conn: &mut PgConnection, node: &LockedNode, rack: &str) -> Res
     })
 }
 
-fn refuse(blockers: &[String]) -> Result<(), Error> {
+pub(super) fn refuse(blockers: &[String]) -> Result<(), Error> {
     match blockers.is_empty() {
         true => Ok(()),
         false => Err(Error::conflict("blocked", blockers.join(" "))),
