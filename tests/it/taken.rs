@@ -110,3 +110,28 @@ async fn who_may_not_see_whose_it_is_is_told_that_it_is_taken() {
         assert!(!refused.text.contains("n1"), "{}", refused.text);
     }
 }
+
+#[tokio::test]
+async fn a_network_belongs_to_one_subnet_of_a_site() {
+    let (_server, admin, _) = fleet_of_one().await;
+    let prov = admin.get("/v1/subnets/prov").await.expect(200).body;
+    let within = |site: &str, network: &str, agent: &str| {
+        let mut body = fleet::subnet();
+        body["spec"] = json!({ "site": site, "network": network, "agent_address": agent, "mode": "off" });
+        body
+    };
+    for (network, agent) in
+        [("10.77.0.0/24", "10.77.0.1"), ("10.77.0.128/25", "10.77.0.129"), ("10.0.0.0/8", "10.1.0.1")]
+    {
+        let refused = admin.put("/v1/subnets/other", &within("lab", network, agent)).await;
+        assert_eq!(refused.problem(), (409, "network_taken", ""), "{network}");
+        let existing = json!({ "kind": "subnet", "id": prov["id"], "name": "prov", "self": "/v1/subnets/prov" });
+        assert_eq!(refused.body["existing"], existing, "{}", refused.text);
+    }
+    admin.put("/v1/sites/far", &json!({ "spec": {} })).await.expect(201);
+    admin.put("/v1/subnets/other", &within("far", "10.77.0.0/24", "10.77.0.1")).await.expect(201);
+    admin.put("/v1/subnets/beside", &within("lab", "10.77.1.0/24", "10.77.1.1")).await.expect(201);
+    let moved = json!({ "spec": { "site": "lab" } });
+    assert_eq!(admin.patch("/v1/subnets/other", &moved).await.problem().1, "network_taken");
+    admin.patch("/v1/subnets/prov", &json!({ "labels": { "a": "b" } })).await.expect(200);
+}

@@ -1,5 +1,6 @@
 //! Whose a natural key is: what holds the serial, the address or the name that a write wanted for itself.
 
+use muster_core::ids::ObjectId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -46,6 +47,22 @@ pub async fn find(conn: &mut PgConnection, constraint: &str, key: &str) -> Resul
         }
         _ => Ok(None),
     }
+}
+
+/// Another subnet of the same site that has addresses of this one. Whoever asks does so alone, until the transaction ends.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_overlapping(conn: &mut PgConnection, subnet: ObjectId) -> Result<Option<String>, Error> {
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster subnets', 0))").execute(&mut *conn).await?;
+    let other = sqlx::query_scalar!(
+        "SELECT o.name FROM objects s JOIN object_refs mine ON mine.from_id = s.id AND mine.pointer = '/spec/site'
+             JOIN object_refs theirs ON theirs.to_id = mine.to_id AND theirs.pointer = '/spec/site' AND theirs.from_id <> s.id
+             JOIN objects o ON o.id = theirs.from_id AND o.kind = 'subnet'
+         WHERE s.id = $1 AND (o.spec ->> 'network')::inet && (s.spec ->> 'network')::inet ORDER BY o.name LIMIT 1",
+        subnet as ObjectId,
+    );
+    Ok(other.fetch_optional(conn).await?)
 }
 
 async fn node(conn: &mut PgConnection, constraint: &str, key: &str) -> Result<Option<Holder>, Error> {
