@@ -48,7 +48,7 @@ impl std::str::FromStr for Role {
 
 /// Every verb, with the roles that have it beside the administrator, who has all: `o` operator, `u` automation, `v` viewer. docs/access.md is
 /// this table in words.
-pub const VERBS: [(&str, &str); 62] = [
+pub const VERBS: [(&str, &str); 63] = [
     ("fleet.read", "ouv"),
     ("node.write", "ou"),
     ("node.unprotect", "o"),
@@ -77,6 +77,7 @@ pub const VERBS: [(&str, &str); 62] = [
     ("node.sweep", "ou"),
     ("node.rotate-bmc", ""),
     ("node.rename", "o"),
+    ("node.match", "o"),
     ("node.move", "o"),
     ("node.release", "ou"),
     ("claim.create", "ou"),

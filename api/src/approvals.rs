@@ -16,6 +16,9 @@ pub struct Approval {
     /// Of a release: another node comes first, and takes the claim.
     #[serde(default)]
     pub replaces: bool,
+    /// Of a release: the disks are erased at once, without the time in which it can be undone.
+    #[serde(default)]
+    pub erase_now: bool,
     /// What would be done to the node: `wipe` or `reinstall`. Neither of a release, which has its claim, nor of a waiver.
     #[serde(default)]
     pub action: Option<String>,

@@ -290,6 +290,20 @@ pub struct RenameNode {
     pub reason: Option<String>,
 }
 
+/// The body of `actions/match`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MatchNode {
+    /// The declared node that waits for the machine: name or id.
+    pub to: String,
+    /// Declared MACs that no machine has: the machine's take their places, with subnet and address, in order; those that are left over go, and more of the
+    /// machine's are added. The only one where the node declares one; needed where it declares more.
+    #[serde(default)]
+    pub replaces: Option<Vec<Mac>>,
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
 /// The body of `actions/move`. What is left out stays, but for the unit: another rack means another unit or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// `application/problem+json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -20,6 +21,21 @@ pub struct Problem {
     pub retryable: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
+    /// What has the serial, the address or the name that was wanted, where it may be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Existing>,
+}
+
+/// An object that is there already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Existing {
+    /// As in plans: `node`, `claim`, `rack`; also `agent` and `token`.
+    pub kind: String,
+    pub id: Uuid,
+    pub name: String,
+    /// Its path.
+    #[serde(rename = "self")]
+    pub link: String,
 }
 
 /// One thing wrong with a request.

@@ -18,7 +18,7 @@ pub struct CreateToken {
     /// Where the role holds; no more than the maker's own.
     #[serde(default)]
     pub scope: Scope,
-    /// Seconds until it ends; at most a year.
+    /// Seconds until it ends; at most a year, and no later than a token that makes it.
     pub expires_in_s: u32,
     /// How many nodes it may release, wipe or install anew in an hour before each needs a second person.
     #[serde(default = "default_releases_per_hour")]
@@ -46,6 +46,9 @@ pub struct Token {
     pub revoked_at: Option<Timestamp>,
     /// How many nodes it may release, wipe or install anew in an hour alone; any number when absent.
     pub releases_per_hour: Option<u32>,
+    /// The token that it was made with: it ends no later, and is revoked with it. None of what a person made, or was made beside the database.
+    #[serde(default)]
+    pub made_by: Option<Uuid>,
     /// Always 1: a token is never changed, only ended. Its ETag is `"1"`.
     #[serde(default = "first")]
     pub generation: i64,

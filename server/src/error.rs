@@ -2,9 +2,12 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use muster_api::problem::Existing;
 use muster_core::ids::OperationId;
 use serde::Serialize;
 use serde_json::{Value, json};
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgDatabaseError;
 
 use crate::http::request_id;
 
@@ -30,6 +33,9 @@ pub enum Error {
     /// The state of things does not allow it (409): a stable code and a sentence.
     #[error("{code}: {detail}")]
     Conflict { code: &'static str, detail: String },
+    /// Something else has what was wanted (409): a serial, an address, a name.
+    #[error("{}: {}", .0.code, .0.detail)]
+    Taken(Box<Taken>),
     /// Another operation is under way (409), and trying again after it may help.
     #[error("busy: {detail}")]
     Busy { detail: String, operation: OperationId },
@@ -74,6 +80,18 @@ pub enum Error {
     Internal(#[source] anyhow::Error),
 }
 
+/// A natural key that names something already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub code: &'static str,
+    pub detail: String,
+    /// Which key, and its values as Postgres tells them.
+    pub constraint: String,
+    pub key: String,
+    /// What has it, once that was looked up, for who may see it ([`crate::http::taken`]).
+    pub existing: Option<Existing>,
+}
+
 /// One thing wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
@@ -99,6 +117,12 @@ impl Error {
         Self::Conflict { code, detail: detail.into() }
     }
 
+    /// What another object has already, by the key that names it.
+    pub fn taken((constraint, key): (&str, impl Into<String>), code: &'static str, detail: impl Into<String>) -> Self {
+        let (constraint, key) = (constraint.to_owned(), key.into());
+        Self::Taken(Box::new(Taken { code, detail: detail.into(), constraint, key, existing: None }))
+    }
+
     /// A bug, with what a maintainer needs.
     pub fn internal(source: impl Into<anyhow::Error>) -> Self {
         Self::Internal(source.into())
@@ -112,6 +136,7 @@ impl Error {
             | Self::Caution(_)
             | Self::TooMany { .. }
             | Self::Conflict { .. }
+            | Self::Taken(_)
             | Self::Busy { .. } => true,
             Self::Invalid(_)
             | Self::Unprocessable(_)
@@ -138,7 +163,9 @@ impl Error {
             Self::Unauthenticated | Self::NotAdmitted { .. } => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Conflict { .. } | Self::Busy { .. } | Self::SecondPerson { .. } => StatusCode::CONFLICT,
+            Self::Conflict { .. } | Self::Taken(_) | Self::Busy { .. } | Self::SecondPerson { .. } => {
+                StatusCode::CONFLICT
+            }
             Self::Exists(_) | Self::Stale(_) => StatusCode::PRECONDITION_FAILED,
             Self::CursorExpired => StatusCode::GONE,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
@@ -164,6 +191,13 @@ impl Error {
             Self::Forbidden(what) => ("forbidden", what.clone(), &[]),
             Self::NotFound(what) => ("not_found", format!("{what} does not exist."), &[]),
             Self::Conflict { code, detail } | Self::NotAdmitted { code, detail } => (code, detail.clone(), &[]),
+            Self::Taken(taken) => match &taken.existing {
+                Some(Existing { kind, id, name, .. }) => {
+                    let kind = kind.replace('_', " ");
+                    (taken.code, format!("{} It is {kind} {name} ({id}).", taken.detail), &[])
+                }
+                None => (taken.code, taken.detail.clone(), &[]),
+            },
             Self::Busy { detail, .. } => ("busy", detail.clone(), &[]),
             Self::SecondPerson { id, because } => {
                 let detail =
@@ -225,7 +259,10 @@ impl From<sqlx::Error> for Error {
                 Self::Contended(error)
             }
             sqlx::Error::Database(database) => match constraint(database.constraint()) {
-                Some((code, detail)) => Self::conflict(code, detail),
+                Some((code, detail)) => match key(&**database) {
+                    Some(key) => Self::taken((database.constraint().unwrap_or_default(), key), code, detail),
+                    None => Self::conflict(code, detail),
+                },
                 // A row that others refer to, by a constraint that has no words of its own.
                 None if database.code().as_deref() == Some("23503") => {
                     Self::conflict("in_use", "Something else refers to it; remove that first.")
@@ -247,6 +284,13 @@ fn away(code: &str) -> bool {
 /// Whether Postgres found no room for what it was to write.
 fn is_full(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|database| database.code()).as_deref() == Some("53100")
+}
+
+/// The values that something else has: what stands in `Key (serial)=(S1) already exists.`, in whichever language.
+fn key(error: &(dyn DatabaseError + 'static)) -> Option<String> {
+    let detail = error.try_downcast_ref::<PgDatabaseError>().filter(|_| error.is_unique_violation())?.detail()?;
+    let (_, values) = detail.split_once(")=(")?;
+    values.rsplit_once(')').map(|(values, _)| values.to_owned())
 }
 
 /// What a violated constraint means to a caller.
@@ -292,6 +336,11 @@ impl IntoResponse for Error {
         });
         if !faults.is_empty() {
             body["errors"] = serde_json::to_value(faults).unwrap_or(Value::Null);
+        }
+        if let Self::Taken(taken) = &self
+            && let Some(existing) = &taken.existing
+        {
+            body["existing"] = serde_json::to_value(existing).unwrap_or(Value::Null);
         }
         let mut response = (status, body.to_string()).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

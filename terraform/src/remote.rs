@@ -76,9 +76,13 @@ impl Remote {
     /// The object by name or id.
     pub(crate) async fn find(&self, kind: &Kind, key: &str) -> Result<Option<Json>, ClientError> {
         if kind.word == "token" {
-            let tokens = self.client.list_tokens().await?.items;
-            let token = tokens.into_iter().find(|token| token.id.to_string() == key || token.name == key);
-            return Ok(token.filter(|token| token.revoked_at.is_none()).map(as_object));
+            let found = match self.client.get_value(&["tokens", key], &[]).await {
+                Ok(found) => found,
+                Err(error) if error.status() == Some(404) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let token: Token = serde_json::from_value(found).map_err(ClientError::Unreadable)?;
+            return Ok(token.revoked_at.is_none().then(|| as_object(token)));
         }
         match self.client.get_value(&[kind.collection, key], &[]).await {
             Ok(object) => Ok(Some(object)),
@@ -167,10 +171,7 @@ impl Remote {
     pub(crate) async fn remove(&self, kind: &Kind, id: &str, generation: i64, erase: Erase) -> Result<(), ClientError> {
         match (kind.word, erase) {
             ("claim", Erase::Now) => self.client.erase_claim(id, generation).await.map(drop),
-            ("token", _) => {
-                let id = id.parse().map_err(|_| ClientError::Usage(format!("{id:?} is not a token's id")))?;
-                self.client.revoke_token(id).await
-            }
+            ("token", _) => self.client.revoke_token(id).await,
             _ => self.client.delete_value(&[kind.collection, id], generation).await.map(drop),
         }
     }
@@ -240,6 +241,6 @@ fn as_object(token: Token) -> Json {
     spec.extend(token.releases_per_hour.map(|limit| ("releases_per_hour".to_owned(), limit.into())));
     json!({
         "id": token.id, "name": token.name, "spec": spec, "created_at": token.created_at,
-        "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at },
+        "status": { "expires_at": token.expires_at, "last_used": token.last_used, "revoked_at": token.revoked_at, "made_by": token.made_by },
     })
 }

@@ -44,6 +44,7 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
         write("patch_node", "/v1/nodes/n1", json!({ "labels": { "a": "b" } }), 200),
         write("delete_node", "/v1/nodes/n1", Value::Null, 204),
         write("act_on_node", "/v1/nodes/n1/actions/inspect", json!({}), 200),
+        write("match_node", "/v1/nodes/n1/actions/match", json!({ "to": "n2" }), 200),
         write("rename_node", "/v1/nodes/n1/actions/rename", json!({ "name": "n8" }), 200),
         write("move_node", "/v1/nodes/n1/actions/move", json!({ "rack": "r1", "rack_unit": 7 }), 200),
         write("adopt_node", "/v1/nodes/n1/actions/adopt", json!({ "pool": "gpu", "credential": "root" }), 200),
@@ -85,8 +86,8 @@ fn writes([approval, token, operation]: &[String; 3]) -> Vec<Write> {
             json!({ "name": "t", "role": "viewer", "expires_in_s": 3600, "releases_per_hour": 1 }),
             201,
         ),
-        write("disable_user", "/v1/users/bob", json!({}), 404),
-        write("enable_user", "/v1/users/bob", json!({}), 404),
+        write("disable_user", "/v1/users/bob/actions/disable", json!({}), 404),
+        write("enable_user", "/v1/users/bob/actions/enable", json!({}), 404),
         write("revoke_token", format!("/v1/tokens/{token}"), Value::Null, 204),
         write(
             "put_blob",

@@ -25,6 +25,7 @@ mod firmware; // Firmware and BIOS, from a stack to a machine
 mod hostile; // What nobody sane sends
 mod limits; // How much a caller may send
 mod lists; // Every list has the one grammar
+mod matching; // Discovered machines that declared nodes wait for
 mod migrations; // The schema, whole or not there
 mod networks; // Bonds, VLANs and addresses of installed nodes
 mod nodes; // Registration, actions, filters
@@ -48,6 +49,7 @@ mod stacks; // Refused, compared, silent about secrets
 mod strangers; // The documented contract, held against by a program that knows nothing else
 mod support; // What every test stands on
 mod sweeps; // Held back for what loads them, and given back
+mod taken; // What a natural key names already
 mod terraform; // Terraform over the whole contract
 mod tidy; // Rules of the house
 mod tokens; // Tokens as the database has them

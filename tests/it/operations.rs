@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
@@ -182,8 +182,22 @@ async fn blobs_appear_whole_or_not_at_all() {
     assert_eq!(admin.send(reqwest::Method::HEAD, &path, Vec::new()).await.status, 404);
     let wrong = admin.send(reqwest::Method::PUT, &path, b"another".to_vec()).await;
     assert_eq!(wrong.problem(), (422, "unprocessable", ""));
+    let stored = async || {
+        let events = admin.get("/v1/events?limit=1000").await.expect(200).body["items"].clone();
+        let stored = |event: &&Value| event["kind"] == "blob.stored";
+        events.as_array().unwrap().iter().filter(stored).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(stored().await, Vec::<Value>::new(), "what was not kept is not told");
     admin.send(reqwest::Method::PUT, &path, bytes.clone()).await.expect(201);
+    admin.send(reqwest::Method::PUT, &path, bytes.clone()).await.expect(204);
+    let told = stored().await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["detail"], json!({ "digest": digest, "size": 8 }));
+    assert!(told[0]["actor"].as_str().unwrap().starts_with("token:admin"), "{told:?}");
+    // A server that died with the file in place and nothing told: the next one to send it is told of.
+    sqlx::query("DELETE FROM blobs").execute(&server.app.pool).await.unwrap();
     admin.send(reqwest::Method::PUT, &path, bytes).await.expect(204);
+    assert_eq!(stored().await.len(), 2);
     assert_eq!(admin.send(reqwest::Method::HEAD, &path, Vec::new()).await.header("content-length"), "8");
     let left: Vec<_> =
         std::fs::read_dir(server.app.blobs.as_path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

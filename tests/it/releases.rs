@@ -192,6 +192,47 @@ async fn beyond_the_limit_of_an_hour_a_second_person_decides() {
 }
 
 #[tokio::test]
+async fn a_second_person_agrees_to_the_disks_being_erased_at_once_where_that_is_asked() {
+    let (server, admin) = claimed(2, json!({ "undo_window_s": 900 })).await;
+    let serving = "UPDATE nodes SET state = 'in_service', in_cluster = true, os_host_key = 'k', unsanitised = true";
+    sqlx::query(serving).execute(&server.app.pool).await.unwrap();
+    let nothing = token(&server, &admin, "nothing", 0).await;
+    let now = |number: u8| format!("/v1/claims/c{number}?erase_now=true");
+    for number in [1, 2] {
+        assert_eq!(delete(&nothing, number).await.problem().1, "second_person");
+    }
+    // Who would agree to the one has not agreed to the other.
+    let other_wish = nothing.expecting(1).delete(&now(1)).await.expect(409);
+    assert_eq!(other_wish.problem().1, "approval_open");
+    let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
+    let path = |one: &Value, word: &str| format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap());
+    assert_eq!(open[0]["erase_now"], false);
+    nothing.post(&path(&open[0], "deny"), &json!({})).await.expect(200);
+    let held = nothing.expecting(1).delete(&now(1)).await.expect(409);
+    assert_eq!(held.problem().1, "second_person");
+    assert_eq!(nothing.expecting(1).delete(&now(1)).await.header("link"), held.header("link"), "asked once");
+    assert_eq!(delete(&nothing, 1).await.problem().1, "approval_open");
+
+    // It is shown to who decides, and told afterwards.
+    let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
+    let [kept, erased] = open.as_array().unwrap().as_slice() else { panic!("{open}") };
+    assert_eq!((kept["erase_now"].as_bool(), erased["erase_now"].as_bool()), (Some(false), Some(true)), "{open}");
+    let other = server.caller(Role::Operator).await;
+    let page = other.get("/claims").await.expect(200).text;
+    assert!(page.contains("Agree to the release and the erasing of its disks at once"), "{page}");
+    assert!(page.contains("Agree to the release<"), "{page}");
+    for (one, claim, undone) in [(kept, "c2", 202), (erased, "c1", 409)] {
+        other.post(&path(one, "approve"), &json!({})).await.expect(200);
+        let status = admin.get(&format!("/v1/claims/{claim}")).await.expect(200).body["status"].clone();
+        assert_eq!(status["state"], "releasing");
+        assert_eq!(status["undo_until"].is_string(), undone == 202, "{status}");
+        assert_eq!(admin.post(&format!("/v1/claims/{claim}/undo"), &json!({})).await.status, undone, "{claim}");
+    }
+    let told = admin.get("/v1/nodes/n1/events").await.expect(200).text;
+    assert!(told.contains("agreed to the release, with the disks erased at once, of n1"), "{told}");
+}
+
+#[tokio::test]
 async fn releases_at_once_do_not_slip_past_the_limit_and_undone_ones_do_not_count() {
     let (server, admin) = claimed(8, json!({ "releases_per_hour": 3 })).await;
     let other = server.caller(Role::Operator).await;

@@ -193,3 +193,118 @@ async fn the_page_of_people_keeps_one_out_once_their_name_was_typed() {
     let refused = form.send(reqwest::Method::POST, &format!("/ui/users/{id}/disable"), "typed=ada".into()).await;
     assert_eq!(refused.status, 403);
 }
+
+/// A token that `maker` makes; the secret's caller and its id.
+async fn made_by(server: &Server, maker: &Caller, name: &str, expires_in_s: u32) -> (Caller, String) {
+    let body = json!({ "name": name, "role": "operator", "expires_in_s": expires_in_s });
+    let made = maker.post("/v1/tokens", &body).await.expect(201).body;
+    let id = made["token"]["id"].as_str().unwrap().to_owned();
+    (server.with(made["secret"].as_str().map(str::to_owned)), id)
+}
+
+#[tokio::test]
+async fn what_a_token_made_ends_with_it() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (a, a_id) = made_by(&server, &admin, "a", 3600).await;
+    server.app.clock.advance(jiff::SignedDuration::from_mins(10));
+    // Nothing that it makes lasts longer than itself.
+    let longer = json!({ "name": "b", "role": "operator", "expires_in_s": 3001 });
+    let refused = a.post("/v1/tokens", &longer).await.expect(422);
+    assert_eq!(refused.body["errors"][0]["code"], "outlives_maker", "{}", refused.text);
+    assert!(refused.text.contains("3000 s left"), "{}", refused.text);
+    let (b, b_id) = made_by(&server, &a, "b", 3000).await;
+    let (c, c_id) = made_by(&server, &b, "c", 600).await;
+    let (beside, _) = made_by(&server, &admin, "beside", 3000).await;
+    let listed = admin.get("/v1/tokens?filter=name%3Dc&fields=made_by").await.expect(200).body;
+    assert_eq!(listed["items"][0]["made_by"], b_id.as_str(), "{listed}");
+
+    admin.expecting(1).delete(&format!("/v1/tokens/{a_id}")).await.expect(204);
+    for (caller, status) in [(&a, 401), (&b, 401), (&c, 401), (&beside, 200)] {
+        assert_eq!(caller.get("/v1/sites").await.status, status);
+    }
+    // Each with an event, of the one who did it.
+    let events = admin.get("/v1/events?limit=1000").await.expect(200).body;
+    let ended: Vec<&str> = events["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["kind"] == "token.revoked" && event["actor"].as_str().unwrap().starts_with("token:admin"))
+        .map(|event| event["detail"]["token"].as_str().unwrap())
+        .collect();
+    assert_eq!(ended.iter().collect::<std::collections::BTreeSet<_>>(), [&*a_id, &b_id, &c_id].iter().collect());
+    assert_eq!(ended.len(), 3, "once each");
+    assert!(events.to_string().contains("token c revoked with a, which it comes from"));
+    admin.expecting(1).delete(&format!("/v1/tokens/{a_id}")).await.expect(204);
+    let again = admin.get("/v1/events?limit=1000").await.expect(200).text;
+    assert_eq!(again.matches("\"token.revoked\"").count(), 3, "it was ended before");
+}
+
+#[tokio::test]
+async fn what_is_being_made_with_a_token_ends_with_it_too() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (_, maker) = made_by(&server, &admin, "maker", 3600).await;
+    let (child, id) = made_by(&server, &admin, "child", 3600).await;
+    // A creation that has found its maker good and has not committed yet.
+    let mut making = server.app.pool.begin().await.unwrap();
+    let now = server.app.clock.now();
+    let parsed = maker.parse().unwrap();
+    assert!(muster_server::db::tokens::hold(&mut making, parsed, now).await.unwrap().is_some());
+    sqlx::query("UPDATE tokens SET made_by = $1::uuid WHERE id = $2::uuid")
+        .bind(&maker)
+        .bind(&id)
+        .execute(&mut *making)
+        .await
+        .unwrap();
+    let path = format!("/v1/tokens/{maker}");
+    let revoking = tokio::spawn(async move { admin.expecting(1).delete(&path).await.status });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&server.app.pool).await.unwrap() == 0 {
+        assert!(std::time::Instant::now() < deadline, "the revocation does not wait for the creation");
+    }
+    making.commit().await.unwrap();
+    assert_eq!(revoking.await.unwrap(), 204);
+    assert_eq!(child.get("/v1/sites").await.status, 401);
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    assert_eq!(muster_server::db::tokens::hold(&mut conn, parsed, now).await.unwrap(), None, "it makes none any more");
+}
+
+#[tokio::test]
+async fn one_token_is_shown_to_its_own_and_to_who_may_see_all() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let (a, id) = made_by(&server, &admin, "a", 3600).await;
+    let (b, b_id) = made_by(&server, &a, "b", 60).await;
+    let path = format!("/v1/tokens/{b_id}");
+    for (caller, key) in [(&admin, &b_id), (&admin, &"b".to_owned()), (&a, &b_id), (&b, &b_id), (&b, &id)] {
+        let shown = caller.get(&format!("/v1/tokens/{key}")).await.expect(200);
+        assert_eq!(shown.header("etag"), "\"1\"");
+        assert!(!shown.text.contains("mst_") && shown.body.get("secret").is_none(), "{}", shown.text);
+    }
+    let shown = a.get(&path).await.expect(200).body;
+    assert_eq!((shown["name"].as_str(), shown["made_by"].as_str()), (Some("b"), Some(&*id)), "{shown}");
+    // Anybody else is told what they are told of none.
+    let stranger = server.caller(Role::Operator).await;
+    let (theirs, none) = (stranger.get("/v1/tokens/b").await.expect(404), stranger.get("/v1/tokens/c").await);
+    assert_eq!(theirs.body["detail"].as_str().unwrap().replace("\"b\"", "\"c\""), none.expect(404).body["detail"]);
+    assert_eq!(server.caller(Role::Viewer).await.get(&path).await.status, 403);
+    admin.expecting(1).delete("/v1/tokens/b").await.expect(204);
+    assert!(a.get(&path).await.expect(200).body["revoked_at"].is_string());
+}
+
+#[tokio::test]
+async fn one_person_is_shown_by_name_and_by_id() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let now = server.app.clock.now();
+    muster_server::db::users::insert(&mut conn, "ada", "-", "operator", now).await.unwrap();
+    let shown = admin.get("/v1/users/ada").await.expect(200).body;
+    assert_eq!((shown["name"].as_str(), shown["role"].as_str()), (Some("ada"), Some("operator")), "{shown}");
+    assert_eq!(admin.get(shown["self"].as_str().unwrap()).await.expect(200).body, shown);
+    assert_eq!(admin.get("/v1/users/eve").await.status, 404);
+    assert_eq!(server.caller(Role::Operator).await.get("/v1/users/ada").await.status, 403);
+}

@@ -214,5 +214,11 @@ async fn a_waiver_is_for_one_place_with_a_reason_and_an_end_within_ones_scope() 
     assert_eq!(decide(&there, &asked, "approve").await.status, 404);
     let path = format!("/v1/waivers/{}", asked.body["id"].as_str().unwrap());
     assert_eq!(there.expecting(1).delete(&path).await.status, 404);
+    assert_eq!(there.get(&path).await.status, 404);
+    let shown = here.get(&path).await.expect(200);
+    assert_eq!((shown.body["state"].as_str(), shown.header("etag")), (Some("asked"), "\"1\""), "{}", shown.text);
+    assert_eq!(shown.body["node"], "n1");
+    assert_eq!(here.get("/v1/waivers/x").await.status, 404);
     here.expecting(1).delete(&path).await.expect(200);
+    assert_eq!(here.get(&path).await.expect(200).body["state"], "ended");
 }

@@ -2,7 +2,6 @@
 
 use http::Method;
 use muster_core::values::Name;
-use uuid::Uuid;
 
 use super::{Client, ClientError, Precondition};
 use crate::agents::{Agent, EnrolAgent, EnrolledAgent};
@@ -61,12 +60,12 @@ impl Client {
         self.whole(&["tokens"], &[]).await
     }
 
-    /// Ends a token at once.
+    /// Ends a token, by name or id, at once.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn revoke_token(&self, id: Uuid) -> Result<(), ClientError> {
-        let request = self.request(Method::DELETE, &["tokens", &id.to_string()]);
+    pub async fn revoke_token(&self, token: &str) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["tokens", token]);
         self.perform(Precondition::Generation(FIRST).apply(request)).await
     }
 

@@ -18,8 +18,8 @@ use crate::cautions::{CautionStatus, ConfirmCaution};
 use crate::events::Events;
 use crate::gate_runs::GateRun;
 use crate::nodes::{
-    AdoptNode, Component, ConsoleLog, MoveNode, NodeAction, NodeFacts, NodePlan, RenameNode, ReplaceParts, Timeline,
-    Why,
+    AdoptNode, Component, ConsoleLog, MatchNode, MoveNode, NodeAction, NodeFacts, NodePlan, RenameNode, ReplaceParts,
+    Timeline, Why,
 };
 use crate::object::Page;
 use crate::operations::{Operation, OperationLog};
@@ -86,6 +86,15 @@ impl Client {
         self.fetch(self.request(Method::POST, &["nodes", node, "actions", "rename"]).json(body)).await
     }
 
+    /// Binds a discovered machine, as it was read, to the node that was declared for it.
+    ///
+    /// # Errors
+    /// 409 where one of the two is not to be touched; see [`ClientError`].
+    pub async fn match_node(&self, machine: &str, generation: i64, body: &MatchNode) -> Result<Operation, ClientError> {
+        let request = self.request(Method::POST, &["nodes", machine, "actions", "match"]);
+        self.fetch(Precondition::Generation(generation).apply(request).json(body)).await
+    }
+
     /// Puts a node into another rack or unit.
     ///
     /// # Errors
@@ -102,7 +111,7 @@ impl Client {
         self.fetch(self.request(Method::POST, &["nodes", node, "actions", "adopt"]).json(body)).await
     }
 
-    /// What `adopt`, `rename` or `move` with this body would do.
+    /// What `adopt`, `match`, `rename` or `move` with this body would do.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -52,7 +52,11 @@ fn planned(approval: &Approval) -> Vec<String> {
         }
         (None, Some(node)) => {
             let effect = effects::of_wish(Wish::Release, State::InService, None);
-            (effect, format!("{node} would be drained, taken out of its scheduler and wiped, and its claim would end"))
+            let wiped = if approval.erase_now { "wiped at once, with no way back" } else { "wiped" };
+            (
+                effect,
+                format!("{node} would be drained, taken out of its scheduler and {wiped}, and its claim would end"),
+            )
         }
         _ => (Effect::None, "the waiver would count from now on: the gate would keep no node out any more".to_owned()),
     };
@@ -67,6 +71,7 @@ fn approved(approval: &Approval) -> String {
     match (&approval.waiver, &approval.node) {
         (None, Some(node)) => match approval.action.as_deref() {
             Some(action) => format!("{node} was asked to {action}"),
+            None if approval.erase_now => format!("{node} is released, and its disks are erased at once"),
             None => format!("{node} is released"),
         },
         _ => format!("agreed: {}", approval.because),

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::acting::{ActArgs, OneArgs, begun};
 use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
-use super::place::{self, AdoptArgs, MoveArgs, RenameArgs};
+use super::place::{self, AdoptArgs, MatchArgs, MoveArgs, RenameArgs};
 use super::session::Session;
 use super::{asking, cabling, consoles, events, gate_runs, plans, recoveries};
 use crate::duration::parse_duration;
@@ -64,6 +64,8 @@ pub(crate) enum NodeVerb {
     Act(Act),
     /// Take a machine that runs already into service as it is: no reboot, no change but what the plan names.
     Adopt(AdoptArgs),
+    /// Say which declared node a discovered machine is: its MACs, facts and parts are that node's, and its own record goes.
+    Match(MatchArgs),
     /// Hand a node to a person.
     Maintain(MaintainArgs),
     /// Say which parts were replaced: the node is inspected for the new serials.
@@ -168,6 +170,7 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
         NodeVerb::Cabling { node } => cabling::of_node(session, &node).await,
         NodeVerb::ReplaceParts(args) => parts::replace(session, args).await,
         NodeVerb::Adopt(args) => place::adopt(session, args).await,
+        NodeVerb::Match(args) => place::bind(session, args).await,
         NodeVerb::Rename(args) => place::rename(session, args).await,
         NodeVerb::Move(args) => place::shift(session, args).await,
         NodeVerb::Maintain(args) => maintain(session, args).await,

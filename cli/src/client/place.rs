@@ -1,7 +1,8 @@
-//! `muster node rename`, `muster node move`, `muster node adopt`.
+//! `muster node rename`, `muster node move`, `muster node match`, `muster node adopt`.
 
 use clap::Args;
-use muster_api::nodes::{AdoptNode, MoveNode, RenameNode};
+use muster_api::nodes::{AdoptNode, MatchNode, MoveNode, NodeSpec, RenameNode};
+use muster_core::values::Mac;
 
 use super::acting::{OneArgs, begun};
 use super::plans::show;
@@ -33,6 +34,22 @@ pub(crate) struct AdoptArgs {
     claim: Option<String>,
 }
 
+/// The node that a discovered machine is.
+#[derive(Args, Debug)]
+pub(crate) struct MatchArgs {
+    #[command(flatten)]
+    act: OneArgs,
+    /// The declared node that waits for it.
+    #[arg(long, value_name = "NODE")]
+    to: String,
+    /// A declared MAC that no machine has, and that the machine's takes the place of. Needed where the node declares more than one; several times.
+    #[arg(long, value_name = "MAC")]
+    replaces: Vec<Mac>,
+    /// The machine's MACs come beside those that are declared.
+    #[arg(long, conflicts_with = "replaces")]
+    add: bool,
+}
+
 /// Another place.
 #[derive(Args, Debug)]
 pub(crate) struct MoveArgs {
@@ -53,6 +70,17 @@ pub(super) async fn rename(session: &Session, args: RenameArgs) -> anyhow::Resul
         return show(session, &session.client.plan_node(&args.act.node, "rename", &body).await?);
     }
     let operation = session.client.rename_node(&args.act.node, &body).await?;
+    begun(session, &[operation], args.act.how.waiting).await
+}
+
+pub(super) async fn bind(session: &Session, args: MatchArgs) -> anyhow::Result<()> {
+    let replaces = (args.add || !args.replaces.is_empty()).then_some(args.replaces);
+    let body = MatchNode { to: args.to, replaces, reason: args.act.how.reason.clone() };
+    if args.act.how.plan {
+        return show(session, &session.client.plan_node(&args.act.node, "match", &body).await?);
+    }
+    let machine = session.client.get::<NodeSpec>(&args.act.node).await?;
+    let operation = session.client.match_node(&machine.id.to_string(), machine.generation, &body).await?;
     begun(session, &[operation], args.act.how.waiting).await
 }
 

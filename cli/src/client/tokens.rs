@@ -6,7 +6,6 @@ use clap::{Subcommand, ValueEnum};
 use muster_api::access::Scope;
 use muster_api::tokens::{CreateToken, DEFAULT_RELEASES_PER_HOUR, Role};
 use muster_core::values::Name;
-use uuid::Uuid;
 
 use super::asking;
 use super::session::Session;
@@ -38,7 +37,8 @@ pub(crate) enum TokenVerb {
     },
     /// End a token at once.
     Revoke {
-        id: Uuid,
+        /// Name or id.
+        token: String,
         /// Do not ask. Nobody is asked where nobody can answer.
         #[arg(short, long)]
         yes: bool,
@@ -71,9 +71,10 @@ pub(super) async fn run(session: &Session, verb: TokenVerb) -> anyhow::Result<()
             let created = session.client.create_token(&request).await?;
             session.output.print_lines(&created, || vec![created.secret.reveal().to_owned()])
         }
-        TokenVerb::Revoke { id, yes } => {
-            if asking::agreed("Whatever uses this token stops at once. Revoke it?", yes)? {
-                session.client.revoke_token(id).await?;
+        TokenVerb::Revoke { token, yes } => {
+            if asking::agreed("Whatever uses this token, or one that was made with it, stops at once. Revoke it?", yes)?
+            {
+                session.client.revoke_token(&token).await?;
                 session.output.note("revoked");
             }
             Ok(())

@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 use muster_api::tokens::Role;
-use muster_core::ids::{NodeId, OperationId};
+use muster_core::ids::{NodeId, OperationId, TokenId};
 
 use self::access::Holding;
 use crate::app::App;
@@ -36,6 +36,8 @@ pub struct Actor {
     pub holding: Holding,
     /// Who stands behind it: a person's tokens are the person.
     pub person: String,
+    /// The token that they showed, if it was one.
+    pub token: Option<TokenId>,
     /// How many nodes they may release in an hour alone; any number when absent.
     pub releases_per_hour: Option<u32>,
     /// Of the request that is being answered.
@@ -50,6 +52,7 @@ impl Actor {
             role: Role::Guest,
             holding: Holding::default(),
             person: "muster".into(),
+            token: None,
             releases_per_hour: None,
             request_id: None,
         }

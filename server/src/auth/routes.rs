@@ -18,7 +18,7 @@ pub enum Where {
 const NODE: Where = At("node", "node");
 
 /// Method, path, verb, where. Methods: `R` GET and HEAD, `W` the others.
-const ROUTES: [(char, &str, &str, Where); 94] = [
+const ROUTES: [(char, &str, &str, Where); 98] = [
     // Of each node that an alert is about.
     ('W', "/v1/alerts", "node.quarantine", Somewhere),
     ('R', "/v1/approvals", "fleet.read", Somewhere),
@@ -46,6 +46,8 @@ const ROUTES: [(char, &str, &str, Where); 94] = [
     ('R', "/v1/nodes/{node}", "fleet.read", NODE),
     ('W', "/v1/nodes/{node}", "node.write", NODE),
     ('W', "/v1/nodes/{node}/actions/adopt", "node.adopt", NODE),
+    // And at the node that was declared.
+    ('W', "/v1/nodes/{node}/actions/match", "node.match", NODE),
     ('W', "/v1/nodes/{node}/actions/move", "node.move", NODE),
     ('W', "/v1/nodes/{node}/actions/rename", "node.rename", NODE),
     ('W', "/v1/nodes/{node}/actions/replace-parts", "node.replace-parts", NODE),
@@ -78,14 +80,17 @@ const ROUTES: [(char, &str, &str, Where); 94] = [
     // Those of others need token.read and token.revoke.
     ('R', "/v1/tokens", "token.create", Somewhere),
     ('W', "/v1/tokens", "token.create", Somewhere),
+    ('R', "/v1/tokens/{token}", "token.create", Somewhere),
     ('W', "/v1/tokens/{token}", "token.create", Somewhere),
     ('R', "/v1/users", "user.read", Everywhere),
+    ('R', "/v1/users/{user}", "user.read", Everywhere),
     ('W', "/v1/users/{user}/actions/disable", "user.disable", Everywhere),
     ('W', "/v1/users/{user}/actions/enable", "user.disable", Everywhere),
     ('R', "/v1/audit", "audit.read", Everywhere),
     ('R', "/v1/waivers", "fleet.read", Everywhere),
     // At the node, rack or pool that it is for.
     ('W', "/v1/waivers", "waiver.create", Somewhere),
+    ('R', "/v1/waivers/{waiver}", "fleet.read", At("waiver", "waiver")),
     ('W', "/v1/waivers/{waiver}", "waiver.create", At("waiver", "waiver")),
     ('R', "/v1/webhooks", "webhook.read", Everywhere),
     ('R', "/v1/webhooks/{name}", "webhook.read", Everywhere),

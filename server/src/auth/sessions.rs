@@ -135,7 +135,7 @@ pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Actor, Error
     let holding = Holding { grants: grants(&mut conn, Some(&user)).await?, owner: None };
     let name = format!("user:{}", user.name);
     let releases_per_hour = Some(DEFAULT_RELEASES_PER_HOUR);
-    Ok(Actor { person: name.clone(), name, role, holding, releases_per_hour, request_id: None })
+    Ok(Actor { person: name.clone(), name, role, holding, token: None, releases_per_hour, request_id: None })
 }
 
 /// What a person holds: their own role everywhere, and what bindings give them and their groups. Nobody holds nothing.

@@ -114,7 +114,7 @@ pub async fn authenticate(app: &App, token: &str) -> Result<Actor, Error> {
     let holding = Holding { grants: vec![Grant { role, scope: row.scope.0 }], owner };
     let releases_per_hour = row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok());
     let person = row.person.unwrap_or_else(|| name.clone());
-    Ok(Actor { person, name, role, holding, releases_per_hour, request_id: None })
+    Ok(Actor { person, name, role, holding, token: Some(id), releases_per_hour, request_id: None })
 }
 
 /// How what is stored stands to a token. A key that is not known here was made since this process began; without it the token is nobody's.

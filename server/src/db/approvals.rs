@@ -23,6 +23,8 @@ pub struct ApprovalRow {
     /// Of a release: another node comes first, this one where it is named.
     pub replaces: bool,
     pub spare: Option<String>,
+    /// Of a release: its disks are erased at once.
+    pub erase_now: bool,
     /// `wipe` or `reinstall`, of a node in one assignment.
     pub wish: Option<String>,
     pub epoch: Option<i64>,
@@ -45,6 +47,8 @@ pub struct NewApproval<'a> {
     /// Another node comes first; this one, where it is named.
     pub replaces: bool,
     pub spare: Option<&'a str>,
+    /// The disks are erased without the time in which the release can be undone.
+    pub erase_now: bool,
     /// Why that is asked for.
     pub reason: Option<&'a str>,
     pub because: &'a str,
@@ -61,18 +65,19 @@ pub struct NewApproval<'a> {
 /// When the database fails.
 pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(Uuid, bool), Error> {
     let row = sqlx::query!(
-        r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare, reason)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9, $10)
+        r#"INSERT INTO approvals AS a (id, claim_id, because, requested_by, person, requested_at, expires_at, state, replaces, spare, reason, erase_now)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 'open', $8, $9, $10, $11)
          ON CONFLICT (claim_id) WHERE state = 'open' DO UPDATE
-         SET (requested_by, person, requested_at, expires_at, replaces, spare, reason) = (
+         SET (requested_by, person, requested_at, expires_at, replaces, spare, reason, erase_now) = (
              SELECT CASE WHEN a.expires_at <= $6 THEN excluded.requested_by ELSE a.requested_by END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.person ELSE a.person END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.requested_at ELSE a.requested_at END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.expires_at ELSE a.expires_at END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.replaces ELSE a.replaces END,
                     CASE WHEN a.expires_at <= $6 THEN excluded.spare ELSE a.spare END,
-                    CASE WHEN a.expires_at <= $6 THEN excluded.reason ELSE a.reason END)
-         RETURNING id, (replaces = $8 AND spare IS NOT DISTINCT FROM $9) AS "same!""#,
+                    CASE WHEN a.expires_at <= $6 THEN excluded.reason ELSE a.reason END,
+                    CASE WHEN a.expires_at <= $6 THEN excluded.erase_now ELSE a.erase_now END)
+         RETURNING id, (replaces = $8 AND spare IS NOT DISTINCT FROM $9 AND erase_now = $11) AS "same!""#,
         Uuid::now_v7(),
         request.claim as ClaimId,
         request.because,
@@ -83,6 +88,7 @@ pub async fn ask(conn: &mut PgConnection, request: &NewApproval<'_>) -> Result<(
         request.replaces,
         request.spare,
         request.reason,
+        request.erase_now,
     )
     .fetch_one(conn)
     .await?;
@@ -189,7 +195,7 @@ pub async fn find_subject(conn: &mut PgConnection, id: Uuid) -> Result<Option<Su
 pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.wish, a.epoch, a.reason, a.because,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)
@@ -207,7 +213,7 @@ pub async fn lock(conn: &mut PgConnection, id: Uuid) -> Result<Option<ApprovalRo
 pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<ApprovalRow>, Error> {
     Ok(sqlx::query_as!(
         ApprovalRow,
-        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.wish, a.epoch, a.reason, a.because,
+        r#"SELECT a.id, c.name AS "claim_name?", n.name AS "node_name?", a.waiver_id AS waiver, a.replaces, a.spare, a.erase_now, a.wish, a.epoch, a.reason, a.because,
                   a.requested_by, a.person, a.requested_at, a.expires_at, a.state, a.decided_by, a.operation_id AS "operation: OperationId"
            FROM approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id
                 LEFT JOIN nodes n ON n.id = coalesce(c.node_id, w.node_id, a.node_id)

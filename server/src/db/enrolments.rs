@@ -46,7 +46,8 @@ pub async fn insert(
     .fetch_optional(conn)
     .await?;
     id.ok_or_else(|| {
-        Error::conflict("name_taken", "The name is taken by an agent that has a certificate; remove it first.")
+        let detail = "The name is taken by an agent that has a certificate; remove it first.";
+        Error::taken(("agents_name_key", name), "name_taken", detail)
     })
 }
 

@@ -6,6 +6,7 @@ pub mod adoptions; // Machines that are being adopted
 pub mod agents; // Agents, and what their boot services need
 pub mod alerts; // What monitoring said of nodes
 pub mod approvals; // What a second person must agree to
+pub mod blobs; // Who brought which blob
 pub mod bmc_passwords; // Passwords of BMCs that Muster chose
 pub mod break_glass; // When the local administrator may sign in
 pub mod breakers; // Kinds of failure that nothing is done about any more
@@ -26,6 +27,7 @@ pub mod idempotency; // Answers under their keys
 pub mod jobs; // Units of work leased to agents
 pub mod keys; // Sealed keys and secrets
 pub mod lifecycle; // Due nodes, snapshots, the one guarded advance
+pub mod matches; // Machines that turned out to be a declared node
 pub mod monitoring; // What monitoring asks of all nodes
 pub mod networks; // What the network of a node is rendered from
 pub mod nodes; // Nodes as clients declare and read them
@@ -45,6 +47,7 @@ pub mod seals; // What makes the history provable
 pub mod seen; // The history for who may see a part of the fleet
 pub mod specs; // What a job's order is built from
 pub mod sweeps; // Which nodes are swept next
+pub mod taken; // Whose a natural key is
 pub mod tokens; // Tokens of machines
 pub mod users; // People and their sessions
 pub mod waivers; // Gates that count as passed all the same

@@ -29,6 +29,8 @@ pub struct TokenRow {
     pub releases_per_hour: Option<i32>,
     /// Where its role holds.
     pub scope: Json<Scope>,
+    /// The token that it was made with.
+    pub made_by: Option<TokenId>,
 }
 
 /// A token to write.
@@ -79,23 +81,29 @@ pub async fn set_mac(conn: &mut PgConnection, id: TokenId, before: &[u8], mac: &
     Ok(())
 }
 
-/// Writes down whose token it is, where its role holds, and how many nodes it may release in an hour alone.
+/// What a token is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    pub person: &'a str,
+    pub made_by: Option<TokenId>,
+    /// Where its role holds.
+    pub scope: &'a Scope,
+    /// How many nodes it may release in an hour alone.
+    pub releases_per_hour: i32,
+}
+
+/// Writes down whose token it is, and what it is held to.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn set_owner(
-    conn: &mut PgConnection,
-    id: TokenId,
-    person: &str,
-    scope: &Scope,
-    releases_per_hour: i32,
-) -> Result<(), Error> {
+pub async fn set_owner(conn: &mut PgConnection, id: TokenId, owner: Owner<'_>) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE tokens SET person = $2, releases_per_hour = $3, scope = $4 WHERE id = $1",
+        "UPDATE tokens SET person = $2, releases_per_hour = $3, scope = $4, made_by = $5 WHERE id = $1",
         id as TokenId,
-        person,
-        releases_per_hour,
-        Json(scope) as _,
+        owner.person,
+        owner.releases_per_hour,
+        Json(owner.scope) as _,
+        owner.made_by as Option<TokenId>,
     )
     .execute(conn)
     .await?;
@@ -110,11 +118,27 @@ pub async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<TokenRo
     Ok(sqlx::query_as!(
         TokenRow,
         r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>" FROM tokens WHERE id = $1"#,
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId" FROM tokens WHERE id = $1"#,
         id as TokenId,
     )
     .fetch_optional(conn)
     .await?)
+}
+
+/// One token by name or id, whatever became of it.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_named(conn: &mut PgConnection, key: &str) -> Result<Option<TokenRow>, Error> {
+    let id = sqlx::query_scalar!(
+        r#"SELECT id AS "id: TokenId" FROM tokens WHERE name = $1 OR id = $2"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    );
+    match id.fetch_optional(&mut *conn).await? {
+        Some(id) => find(conn, id).await,
+        None => Ok(None),
+    }
 }
 
 /// Tokens by id; ids that are gone are left out.
@@ -125,7 +149,7 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Tok
     Ok(sqlx::query_as!(
         TokenRow,
         r#"SELECT id AS "id: TokenId", name, token_hash, key_id, role, created_at, expires_at, last_used, revoked_at, person, releases_per_hour,
-                  scope AS "scope: Json<Scope>" FROM tokens WHERE id = ANY ($1)"#,
+                  scope AS "scope: Json<Scope>", made_by AS "made_by: TokenId" FROM tokens WHERE id = ANY ($1)"#,
         ids,
     )
     .fetch_all(conn)
@@ -147,19 +171,51 @@ pub async fn set_last_used(conn: &mut PgConnection, id: TokenId, now: Timestamp)
     Ok(())
 }
 
-/// Ends a token now. `false`: there is none, or it ended before.
+/// When a token that counts ends; nothing of one that does not. It counts until the caller's transaction ends: whoever revokes it waits for that, and then
+/// sees what was made with it.
 ///
 /// # Errors
 /// When the database fails.
-pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<bool, Error> {
-    let done = sqlx::query!(
-        "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
+pub async fn hold(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+    let held = sqlx::query_scalar!(
+        "SELECT expires_at FROM tokens WHERE id = $1 AND revoked_at IS NULL AND expires_at > $2 FOR SHARE",
         id as TokenId,
         now.to_sqlx() as _,
-    )
-    .execute(conn)
-    .await?;
-    Ok(done.rows_affected() == 1)
+    );
+    Ok(held.fetch_optional(conn).await?.map(|until| until.to_jiff()))
+}
+
+/// A token that was just ended.
+#[derive(Clone, Debug)]
+pub struct Revoked {
+    pub id: TokenId,
+    pub name: String,
+}
+
+/// Ends a token now, and every token that was made with it, or with one of those; which they were. None of them where they had ended before.
+///
+/// # Errors
+/// When the database fails.
+pub async fn revoke(conn: &mut PgConnection, id: TokenId, now: Timestamp) -> Result<Vec<Revoked>, Error> {
+    let mut all = Vec::new();
+    loop {
+        let some = sqlx::query_as!(
+            Revoked,
+            r#"WITH RECURSIVE made (id) AS (
+                   SELECT $1::uuid UNION SELECT t.id FROM tokens t JOIN made m ON t.made_by = m.id)
+               UPDATE tokens SET revoked_at = $2 FROM made WHERE tokens.id = made.id AND tokens.revoked_at IS NULL
+               RETURNING tokens.id AS "id: TokenId", tokens.name"#,
+            id as TokenId,
+            now.to_sqlx() as _,
+        )
+        .fetch_all(&mut *conn)
+        .await?;
+        if some.is_empty() {
+            return Ok(all);
+        }
+        // One of them may have made another while it was waited for: none of these does any more.
+        all.extend(some);
+    }
 }
 
 /// How many tokens that still count were made with another key than this one.

@@ -92,6 +92,20 @@ pub async fn list_by_id(conn: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Per
     .await?)
 }
 
+/// A person's id, by name or id.
+///
+/// # Errors
+/// When the database fails.
+pub async fn find_id(conn: &mut PgConnection, key: &str) -> Result<Option<UserId>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT id AS "id: UserId" FROM users WHERE name = $1 OR id = $2"#,
+        key,
+        Uuid::parse_str(key).ok(),
+    )
+    .fetch_optional(conn)
+    .await?)
+}
+
 /// The id behind a name or id, locked until the transaction ends.
 ///
 /// # Errors

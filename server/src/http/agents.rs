@@ -121,7 +121,7 @@ async fn remove_agent(
     Path((site, key)): Path<(String, String)>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let site = find_site(conn, &site).await?;
         let found = db::agents::find_for_update(conn, site.id, &key).await?;
         let agent = found.ok_or_else(|| Error::NotFound(format!("agent {key:?}")))?;

@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::claims::release::Disks;
 use super::claims::{release, replace};
 use super::extract::{Path, Query};
 use super::idempotency::IdempotencyKey;
@@ -162,7 +163,8 @@ async fn decide_release(
     let now = app.clock.now();
     let (node, claim) = release::locked(conn, &claim.to_string()).await?;
     let row = open(conn, actor, id, decision, now).await?;
-    let what = if row.replaces { "replacement" } else { "release" };
+    let disks = if row.erase_now { Disks::ErasedNow } else { Disks::Kept };
+    let what = told(row.replaces, disks);
     let (ended, kind, word) = match decision {
         Decision::Approve => {
             let asked = (actor, row.requested_by.as_str());
@@ -171,15 +173,16 @@ async fn decide_release(
                     let body = ReplaceClaim { node: row.spare.clone(), reason: row.reason.clone() };
                     replace::approved(conn, app, asked, (&node, &claim), &body).await?
                 }
-                false => release::approved(conn, app, asked, &node, &claim).await?,
+                false => release::approved(conn, app, asked, (&node, &claim), disks).await?,
             };
             (("approved", Some(begun)), "approval.approved", "agreed to")
         }
         Decision::Deny => (("denied", None), "approval.denied", "turned down"),
     };
     db::approvals::decide(conn, id, &actor.name, ended, now).await?;
-    let told = format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
-    db::events::insert(conn, event(app, actor, (kind, told), &claim)).await
+    let summary =
+        format!("{} {word} the {what} of {} that {} asked for", actor.name, claim.node_name, row.requested_by);
+    db::events::insert(conn, event(app, actor, (kind, summary), &claim, disks)).await
 }
 
 async fn decide_erasure(
@@ -237,6 +240,8 @@ pub(super) struct Wanted<'claim> {
     pub claim: &'claim ClaimRow,
     /// Of a replacement: the node that is named for it, if one is.
     pub replacement: Option<Option<&'claim str>>,
+    /// Of a release: what becomes of its disks.
+    pub disks: Disks,
     /// Why it is asked for, where that was said.
     pub reason: Option<&'claim str>,
 }
@@ -253,7 +258,7 @@ pub(super) async fn needed(
     wanted: Wanted<'_>,
     pool: &PoolSpec,
 ) -> Result<Option<(Uuid, String)>, Error> {
-    let Wanted { claim, replacement, reason } = wanted;
+    let Wanted { claim, replacement, disks, reason } = wanted;
     let of = Some((claim.pool_id, claim.pool.as_str(), pool));
     let Some(because) = beyond(&limits(conn, app, actor, of).await?) else { return Ok(None) };
     let now = app.clock.now();
@@ -261,6 +266,7 @@ pub(super) async fn needed(
         claim: claim.id,
         replaces: replacement.is_some(),
         spare: replacement.flatten(),
+        erase_now: disks == Disks::ErasedNow,
         reason,
         because: &because,
         requested_by: &actor.name,
@@ -274,9 +280,9 @@ pub(super) async fn needed(
             format!("{because} Something else waits for a second person for {}: `muster approval list`.", claim.name);
         return Err(Error::conflict("approval_open", detail));
     }
-    let what = if request.replaces { "replacement" } else { "release" };
+    let what = told(request.replaces, disks);
     let summary = format!("the {what} of {} waits for a second person: {because}", claim.node_name);
-    db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim)).await?;
+    db::events::insert(conn, event(app, actor, ("approval.asked", summary), claim, disks)).await?;
     Ok(Some((id, because)))
 }
 
@@ -331,8 +337,24 @@ pub(super) async fn pool_of(conn: &mut PgConnection, pool: ObjectId) -> Result<P
     serde_json::from_value(row.spec).map_err(Error::internal)
 }
 
-fn event(app: &App, actor: &Actor, (kind, summary): (&'static str, String), claim: &ClaimRow) -> NewEvent {
-    actor.event(app.clock.now(), kind, Some(claim.node), summary).with(json!({ "claim": claim.name }))
+/// What a request of a claim is for.
+fn told(replaces: bool, disks: Disks) -> &'static str {
+    match (replaces, disks) {
+        (true, _) => "replacement",
+        (false, Disks::Kept) => "release",
+        (false, Disks::ErasedNow) => "release, with the disks erased at once,",
+    }
+}
+
+fn event(
+    app: &App,
+    actor: &Actor,
+    (kind, summary): (&'static str, String),
+    claim: &ClaimRow,
+    disks: Disks,
+) -> NewEvent {
+    let detail = json!({ "claim": claim.name, "erase_now": disks == Disks::ErasedNow });
+    actor.event(app.clock.now(), kind, Some(claim.node), summary).with(detail)
 }
 
 fn object(row: ApprovalRow) -> Result<Approval, Error> {
@@ -347,6 +369,7 @@ fn object(row: ApprovalRow) -> Result<Approval, Error> {
         claim: row.claim_name,
         node: row.node_name,
         replaces: row.replaces,
+        erase_now: row.erase_now,
         action: row.wish,
         reason: row.reason,
         waiver: row.waiver,

@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use http::{HeaderValue, StatusCode, header};
 use muster_api::problem::Problem;
 use muster_core::values::Digest;
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt as _, BufWriter};
@@ -17,10 +18,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::dry_run;
 use super::extract::Path;
+use super::{dry_run, writing};
 use crate::app::App;
 use crate::auth::Actor;
+use crate::db;
 use crate::error::Error;
 
 /// The largest blob, in bytes.
@@ -60,8 +62,13 @@ async fn put_blob(
 ) -> Result<Response, Error> {
     let digest = parse(&hex)?;
     let target = place(&app, digest);
-    if fs::try_exists(&target).await.map_err(Error::internal)? {
-        return Ok(StatusCode::NO_CONTENT.into_response());
+    match fs::metadata(&target).await {
+        Ok(found) => {
+            record(&app, &actor, (digest, found.len()), Came::Before).await?;
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::internal(error)),
     }
     let folder = app.blobs.join("sha256");
     fs::create_dir_all(&folder).await.map_err(Error::internal)?;
@@ -70,15 +77,41 @@ async fn put_blob(
     if found != digest {
         return Err(Error::unprocessable("", "digest_mismatch", format!("The {size} bytes sent are {found}.")));
     }
-    if dry_run::asked() {
-        return Ok(StatusCode::CREATED.into_response());
+    if !dry_run::asked() {
+        fs::rename(&partial.0, &target).await.map_err(Error::internal)?;
+        // The name itself must survive a power cut, too.
+        let folder = File::open(&folder).await.map_err(Error::internal)?;
+        folder.sync_all().await.map_err(Error::internal)?;
     }
-    fs::rename(&partial.0, &target).await.map_err(Error::internal)?;
-    // The name itself must survive a power cut, too.
-    let folder = File::open(&folder).await.map_err(Error::internal)?;
-    folder.sync_all().await.map_err(Error::internal)?;
-    tracing::info!(actor = actor.name, %digest, size, "blob stored");
+    record(&app, &actor, (digest, size), Came::Now).await?;
     Ok(StatusCode::CREATED.into_response())
+}
+
+/// When the bytes of a blob came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Now,
+    /// With a request that was cut short, or beside the server: it is told by the first who sends them again.
+    Before,
+}
+
+/// Writes down that a blob is here, with its event. The file comes first: what the history tells of is there, and nobody was answered before it tells.
+async fn record(app: &App, actor: &Actor, (digest, size): (Digest, u64), came: Came) -> Result<(), Error> {
+    let now = app.clock.now();
+    let (bytes, by) = (i64::try_from(size).unwrap_or(i64::MAX), (&*actor.name, now));
+    writing::write(app, actor, async |conn| {
+        let word = match came {
+            Came::Now => {
+                db::blobs::set_stored(conn, digest, bytes, by).await?;
+                "stored"
+            }
+            Came::Before if db::blobs::insert_found(conn, digest, bytes, by).await? => "was here already",
+            Came::Before => return Ok(()),
+        };
+        let event = actor.event(now, "blob.stored", None, format!("blob {digest} {word}, {size} bytes"));
+        db::events::insert(conn, event.with(json!({ "digest": digest, "size": size }))).await
+    })
+    .await
 }
 
 /// A file that is removed unless it was renamed away: a broken upload leaves nothing.

@@ -118,7 +118,7 @@ async fn get_pair_run(
 /// Begins a run as the route does, for somebody whose page shows it.
 pub(crate) async fn begin_run(app: &App, actor: &Actor, pool: &str, body: &RunPairs) -> Result<OperationId, Error> {
     check(body)?;
-    writing::write(app, async |conn| {
+    writing::write(app, actor, async |conn| {
         let pool = find(conn, pool).await?;
         begin(conn, app, actor, &pool, body).await
     })

@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use muster_api::access::Scope;
 use muster_api::problem::Problem;
 use muster_api::tokens::{CreateToken, CreatedToken, FIRST, Role, Token};
+use muster_core::ids::TokenId;
 use serde_json::json;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
@@ -24,7 +25,7 @@ use crate::auth::access::Sight;
 use crate::auth::{Actor, tokens};
 use crate::db;
 use crate::db::filter::{self, Term};
-use crate::db::tokens::{NewToken, TokenRow};
+use crate::db::tokens::{NewToken, Owner, TokenRow};
 use crate::error::Error;
 
 /// No token lives longer. Seconds.
@@ -32,7 +33,7 @@ const LONGEST_S: u32 = 366 * 24 * 3600;
 
 /// The routes of tokens.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(revoke_token))
+    OpenApiRouter::default().routes(routes!(list_tokens, create_token)).routes(routes!(get_token, revoke_token))
 }
 
 /// Tokens, without their secrets: one's own, and everybody's for who may see them. They are filtered by `name`, `role`, `person` and `state`, which is `valid`,
@@ -55,6 +56,7 @@ async fn list_tokens(State(app): State<App>, actor: Actor, Query(query): Query<L
 /// sealed. The name keeps another request from making a second one.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateToken, responses(
     (status = 201, description = "Made", body = CreatedToken),
+    (status = 422, description = "It would last for less than a minute or more than a year, or for longer than the token that makes it", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "The name is taken", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn create_token(
@@ -86,13 +88,17 @@ async fn create_token(
         created_at: now,
         expires_at: now + SignedDuration::from_secs(i64::from(request.expires_in_s)),
     };
-    let limit = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
+    let releases_per_hour = i32::try_from(request.releases_per_hour).unwrap_or(i32::MAX);
+    let owner = Owner { person: &actor.person, made_by: actor.token, scope: &request.scope, releases_per_hour };
     writing::once(&app, &actor, idempotency, &request, async |conn| {
+        if let Some(maker) = actor.token {
+            outlived_by(conn, maker, &row).await?;
+        }
         db::tokens::insert(conn, &row).await?;
-        db::tokens::set_owner(conn, row.id, &actor.person, &request.scope, limit).await?;
+        db::tokens::set_owner(conn, row.id, owner).await?;
         let summary = format!("token {} made with the role {}", row.name, row.role);
         let event = actor.event(now, "token.created", None, summary);
-        db::events::insert(conn, event.with(json!({ "token": row.id }))).await?;
+        db::events::insert(conn, event.with(json!({ "token": row.id, "made_by": actor.token }))).await?;
         let token = Token {
             id: row.id.0,
             name: row.name.clone(),
@@ -103,6 +109,7 @@ async fn create_token(
             last_used: None,
             revoked_at: None,
             releases_per_hour: Some(request.releases_per_hour),
+            made_by: actor.token.map(|maker| maker.0),
             generation: FIRST,
         };
         let made = CreatedToken { token, secret: minted.secret.clone() };
@@ -111,8 +118,22 @@ async fn create_token(
     .await
 }
 
-/// Ends a token at once. Its ETag is always `"1"`; `If-Match: *` will do.
-#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Id"), ("If-Match" = String, Header)), responses(
+/// A token, without its secret: one's own, and anybody's for who may see them. Its ETag is always `"1"`.
+#[utoipa::path(get, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id")), responses(
+    (status = 200, description = "It, also once it is over or revoked", body = Token),
+    (status = 404, description = "There is none of yours", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_token(State(app): State<App>, actor: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("token {key:?}"));
+    let row = db::tokens::find_named(&mut *app.pool.acquire().await?, &key).await?.ok_or_else(missing)?;
+    match is_of(&row, &actor) || actor.holding.everywhere("token.read") {
+        true => Ok(Answer::ok(&token(row)?)?.etag(FIRST)),
+        false => Err(missing()),
+    }
+}
+
+/// Ends a token at once, and with it every token that was made with it, or with one of those. Its ETag is always `"1"`; `If-Match: *` will do.
+#[utoipa::path(delete, path = "/v1/tokens/{token}", tag = "tokens", params(("token", description = "Name or id"), ("If-Match" = String, Header)), responses(
     (status = 204, description = "It is ended"),
     (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
@@ -124,17 +145,18 @@ async fn revoke_token(
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
     let missing = || Error::NotFound(format!("token {key:?}"));
-    let id = key.parse().map_err(|_| missing())?;
-    writing::write(&app, async |conn| {
-        let row = db::tokens::find(conn, id).await?.ok_or_else(missing)?;
+    writing::write(&app, &actor, async |conn| {
+        let row = db::tokens::find_named(conn, &key).await?.ok_or_else(missing)?;
         if !is_of(&row, &actor) && !actor.holding.everywhere("token.revoke") {
             return Err(missing());
         }
         preconditions.allow_removal(FIRST)?;
-        if db::tokens::revoke(conn, id, app.clock.now()).await? {
-            let summary = format!("token {} revoked", row.name);
-            let event = actor.event(app.clock.now(), "token.revoked", None, summary);
-            db::events::insert(conn, event.with(json!({ "token": key }))).await?;
+        let now = app.clock.now();
+        for ended in db::tokens::revoke(conn, row.id, now).await? {
+            let with =
+                if ended.id == row.id { String::new() } else { format!(" with {}, which it comes from", row.name) };
+            let event = actor.event(now, "token.revoked", None, format!("token {} revoked{with}", ended.name));
+            db::events::insert(conn, event.with(json!({ "token": ended.id }))).await?;
         }
         Ok(())
     })
@@ -142,9 +164,20 @@ async fn revoke_token(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Whether they made it.
+/// Refuses a token that would outlive the one that makes it.
+async fn outlived_by(conn: &mut PgConnection, maker: TokenId, made: &NewToken) -> Result<(), Error> {
+    let until = db::tokens::hold(conn, maker, made.created_at).await?.ok_or(Error::Unauthenticated)?;
+    if made.expires_at <= until {
+        return Ok(());
+    }
+    let left = until.duration_since(made.created_at).as_secs();
+    let detail = format!("A token ends no later than the one that makes it, which has {left} s left.");
+    Err(Error::unprocessable("/expires_in_s", "outlives_maker", detail))
+}
+
+/// Whether they made it, or are it.
 fn is_of(row: &TokenRow, actor: &Actor) -> bool {
-    row.person.as_deref() == Some(&*actor.person)
+    row.person.as_deref() == Some(&*actor.person) || actor.token == Some(row.id)
 }
 
 fn token(row: TokenRow) -> Result<Token, Error> {
@@ -158,6 +191,7 @@ fn token(row: TokenRow) -> Result<Token, Error> {
         last_used: row.last_used.map(|at| at.to_jiff()),
         revoked_at: row.revoked_at.map(|at| at.to_jiff()),
         releases_per_hour: row.releases_per_hour.and_then(|limit| u32::try_from(limit).ok()),
+        made_by: row.made_by.map(|maker| maker.0),
         generation: FIRST,
     })
 }

@@ -24,7 +24,11 @@ use crate::error::Error;
 
 /// The routes of people.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_users)).routes(routes!(disable_user)).routes(routes!(enable_user))
+    OpenApiRouter::default()
+        .routes(routes!(list_users))
+        .routes(routes!(get_user))
+        .routes(routes!(disable_user))
+        .routes(routes!(enable_user))
 }
 
 /// People who have signed in, and local administrators. They are filtered by `name`, `role`, `issuer` and `disabled`, and sorted by `name`, unless `-name`,
@@ -39,6 +43,18 @@ async fn list_users(State(app): State<App>, _: Actor, Query(query): Query<ListQu
     let mut conn = app.pool.acquire().await?;
     let all = (Vec::new(), &Sight::new());
     paging::page(&mut conn, &USERS, &query, all, load, |user: &User| (user.id, user.name.as_str())).await
+}
+
+/// A person.
+#[utoipa::path(get, path = "/v1/users/{user}", tag = "access", params(("user", description = "Name or id")), responses(
+    (status = 200, description = "They", body = User),
+    (status = 404, description = "There is nobody of that name", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_user(State(app): State<App>, _: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("user {key:?}"));
+    let mut conn = app.pool.acquire().await?;
+    let id = db::users::find_id(&mut conn, &key).await?.ok_or_else(missing)?;
+    Answer::ok(&object(db::users::list_by_id(&mut conn, &[id.0]).await?.pop().ok_or_else(missing)?)?)
 }
 
 /// Keeps a person out, at once: they sign in no more, their sessions end, and their tokens may nothing.

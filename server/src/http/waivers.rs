@@ -36,7 +36,7 @@ const LONGEST_REASON: usize = 300;
 
 /// The routes of waivers.
 pub fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(list_waivers, create_waiver)).routes(routes!(end_waiver))
+    OpenApiRouter::default().routes(routes!(list_waivers, create_waiver)).routes(routes!(get_waiver, end_waiver))
 }
 
 /// Which waivers to list.
@@ -130,6 +130,18 @@ async fn create_waiver(
     .await
 }
 
+/// A waiver, also once it is over. Its ETag is always `"1"`.
+#[utoipa::path(get, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id")), responses(
+    (status = 200, description = "It", body = Waiver),
+    (status = 404, description = "There is none", body = Problem, content_type = "application/problem+json"),
+))]
+async fn get_waiver(State(app): State<App>, _: Actor, Path(key): Path<String>) -> Result<Answer, Error> {
+    let missing = || Error::NotFound(format!("waiver {key:?}"));
+    let id: Uuid = key.parse().map_err(|_| missing())?;
+    let row = db::waivers::list_by_id(&mut *app.pool.acquire().await?, &[id]).await?.pop().ok_or_else(missing)?;
+    Ok(Answer::ok(&object(row, app.clock.now())?)?.etag(FIRST))
+}
+
 /// Ends a waiver before its time. Nodes that are in service stay there. Its ETag is always `"1"`; `If-Match: *` will do.
 #[utoipa::path(delete, path = "/v1/waivers/{waiver}", tag = "waivers", params(("waiver", description = "Id"), ("If-Match" = String, Header)), responses(
     (status = 200, description = "It counts no more", body = Waiver),
@@ -145,7 +157,7 @@ async fn end_waiver(
     let missing = || Error::NotFound(format!("waiver {key:?}"));
     let id: Uuid = key.parse().map_err(|_| missing())?;
     let now = app.clock.now();
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let row = db::waivers::lock(conn, id).await?.ok_or_else(missing)?;
         let (kind, name) = whereabouts(&row);
         actor.need(conn, "waiver.create", Named { kind, key: name }).await?;

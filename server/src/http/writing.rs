@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use super::answer::Answer;
 use super::idempotency::{Begun, IdempotencyKey};
-use super::{dry_run, operations, wake};
+use super::{dry_run, operations, taken, wake};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::db;
@@ -32,13 +32,24 @@ pub enum Effect {
     Held(Error),
 }
 
-/// Does all of it or nothing; and nothing where it was only asked what it would do, after everything that could refuse it has had its say.
+/// Does all of it or nothing; and nothing where it was only asked what it would do, after everything that could refuse it has had its say. A refusal
+/// because something else has what was wanted says what that is.
 ///
 /// # Errors
 /// The effect's own, and then nothing was written; the database's.
-pub async fn write<T>(app: &App, effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>) -> Result<T, Error> {
+pub async fn write<T>(
+    app: &App,
+    actor: &Actor,
+    effect: impl AsyncFnOnce(&mut PgConnection) -> Result<T, Error>,
+) -> Result<T, Error> {
     let mut tx = app.pool.begin().await?;
-    let done = effect(&mut tx).await?;
+    let done = match effect(&mut tx).await {
+        Ok(done) => done,
+        Err(error) => {
+            tx.rollback().await?;
+            return Err(taken::named(&mut *app.pool.acquire().await?, actor, error).await);
+        }
+    };
     if dry_run::asked() {
         db::check_constraints(&mut tx).await?;
         tx.rollback().await?;
@@ -73,7 +84,7 @@ pub async fn once(
 ) -> Result<Answer, Error> {
     // Only told: no answer under the key yet, and none that was given before.
     let key = if dry_run::asked() { IdempotencyKey::none() } else { key };
-    let written = write(app, async |conn| {
+    let written = write(app, actor, async |conn| {
         let once = match key.begin(app, conn, actor, body).await? {
             Begun::Replay(answer) => return Ok(Ok(*answer)),
             Begun::First(once) => once,

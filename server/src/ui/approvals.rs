@@ -20,7 +20,7 @@ pub(super) struct Pending {
     pub id: String,
     pub node: String,
     pub claim: String,
-    /// What is agreed to: `the release`, `the replacement`, `the wipe`, `the new installation`, `the waiver`.
+    /// What is agreed to: `the release`, `the release and the erasing of its disks at once`, `the replacement`, `the wipe`, `the new installation`, `the waiver`.
     pub what: &'static str,
     pub by: String,
     pub because: String,
@@ -48,6 +48,7 @@ pub(super) fn pending(row: ApprovalRow, actor: &Actor, now: Timestamp) -> Pendin
             (None, Some("wipe"), _) => "the wipe",
             (None, Some(_), _) => "the new installation",
             (None, None, true) => "the replacement",
+            (None, None, false) if row.erase_now => "the release and the erasing of its disks at once",
             (None, None, false) => "the release",
         },
         node: row.node_name.unwrap_or_default(),

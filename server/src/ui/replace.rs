@@ -93,7 +93,7 @@ pub(super) fn refusal(error: Error) -> Result<(StatusCode, String), Error> {
     let told = faults.first().map_or(sentence, |fault| fault.detail.clone());
     match error {
         Error::Unprocessable(_) => Ok((StatusCode::UNPROCESSABLE_ENTITY, told)),
-        Error::Conflict { .. } | Error::Busy { .. } => Ok((StatusCode::CONFLICT, told)),
+        Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. } => Ok((StatusCode::CONFLICT, told)),
         Error::Stale(_) => Ok((StatusCode::PRECONDITION_FAILED, told)),
         other => Err(other),
     }

@@ -154,7 +154,7 @@ async fn create_token(remote: &Remote, name: &str, spec: &Json, file: &str) -> R
         Ok(()) => Ok(object),
         Err(why) => {
             // Nobody will ever know its secret.
-            drop(remote.client.revoke_token(state_of(&object, "/id").parse().unwrap_or_default()).await);
+            drop(remote.client.revoke_token(state_of(&object, "/id")).await);
             Err(vec![error(doing, format!("{file}: {why}"))])
         }
     }

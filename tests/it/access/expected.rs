@@ -73,6 +73,7 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
             "get_node_rma",
             "get_node_timeline",
             "get_approval",
+            "get_waiver",
             "get_operation",
             "get_operation_log",
             "get_site",
@@ -109,7 +110,16 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
     (
         "oa",
         Reach::Object,
-        &["adopt_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval", "end_waiver"],
+        &[
+            "adopt_node",
+            "match_node",
+            "move_node",
+            "rename_node",
+            "replace_parts",
+            "grant_approval",
+            "deny_approval",
+            "end_waiver",
+        ],
     ),
     ("uoa", Reach::Any, &["create_claim", "report_alerts"]),
     ("oa", Reach::Any, &["create_waiver"]),
@@ -161,6 +171,10 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
         &["put_webhook", "patch_webhook", "delete_webhook", "test_webhook", "redeliver_event", "resume_webhook"],
     ),
     ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
-    ("a", Reach::Fleet, &["confirm_caution", "get_audit_head", "list_users", "disable_user", "enable_user"]),
-    ("oa", Reach::Any, &["list_tokens", "create_token", "revoke_token"]),
+    (
+        "a",
+        Reach::Fleet,
+        &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"],
+    ),
+    ("oa", Reach::Any, &["list_tokens", "get_token", "create_token", "revoke_token"]),
 ];

@@ -112,7 +112,7 @@ impl Server {
             mac: minted.mac,
             role: role.as_str(),
             created_at: now,
-            expires_at: now + SignedDuration::from_hours(24),
+            expires_at: now + SignedDuration::from_hours(24 * 30),
         };
         db::tokens::insert(&mut self.app.pool.acquire().await.unwrap(), &token).await.unwrap();
         self.with(Some(minted.secret.reveal().to_owned()))

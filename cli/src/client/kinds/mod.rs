@@ -32,6 +32,8 @@ enum Can {
     /// A list in pages.
     Pages,
     Get,
+    /// Of what has no spec to describe: `get` alone.
+    Show,
     Write,
     Delete,
 }
@@ -91,6 +93,7 @@ impl Noun {
                         read::DescribeArgs::augment_args,
                     ))
                 }
+                Can::Show => command.subcommand(verb("get", format!("Show {one}"), read::GetArgs::augment_args)),
                 Can::Write => {
                     let created = format!("Create {one}; refused when there is one of that name");
                     let set = format!("Create {one}, or change what is named of it");
@@ -130,7 +133,7 @@ impl Noun {
         let known = |can: &[Can]| self.can.iter().any(|mine| can.contains(mine));
         Some(match verb {
             "list" if known(&[Can::Pages]) => self.run_list(session, matches).await,
-            "get" if known(&[Can::Get]) => match read::GetArgs::from_arg_matches(matches) {
+            "get" if known(&[Can::Get, Can::Show]) => match read::GetArgs::from_arg_matches(matches) {
                 Ok(args) => read::get(session, self, args).await,
                 Err(error) => Err(error.into()),
             },

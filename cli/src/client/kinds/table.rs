@@ -216,7 +216,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "token",
         collection: "tokens",
         about: "Tokens of machines",
-        can: &[Can::Pages],
+        can: &[Can::Pages, Can::Show],
         parameters: &[],
         columns: &[
             ID.narrow(),
@@ -233,7 +233,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "user",
         collection: "users",
         about: "People who have signed in: list them, keep them out",
-        can: &[Can::Pages],
+        can: &[Can::Pages, Can::Show],
         parameters: &[],
         columns: &[
             NAME,
@@ -266,7 +266,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "approval",
         collection: "approvals",
         about: "What waits for a second person: releases, wipes and new installations beyond the hourly limit, waivers",
-        can: &[Can::Pages],
+        can: &[Can::Pages, Can::Show],
         parameters: &[],
         columns: &[
             ID.narrow(),
@@ -300,7 +300,7 @@ pub(super) const NOUNS: &[Noun] = &[
         kind: "waiver",
         collection: "waivers",
         about: "Waivers: gates that count as passed all the same, by two people and for a time",
-        can: &[Can::Pages],
+        can: &[Can::Pages, Can::Show],
         parameters: &[("node", "Only those that are for this node, its rack, or the pool that has claimed it")],
         columns: &[
             ID.narrow(),
@@ -332,6 +332,7 @@ const OPERATIONS: &[Column] = &[
 fn asked_for(approval: &Value, _: Timestamp) -> String {
     match (&approval["waiver"], approval["action"].as_str()) {
         (Value::Null, Some(action)) => action,
+        (Value::Null, None) if approval["erase_now"] == true => "release, erase now",
         (Value::Null, None) => "release",
         _ => "waive",
     }

@@ -43,6 +43,7 @@ pub fn tokens(now: Timestamp) -> List {
             "last_used",
             "revoked_at",
             "releases_per_hour",
+            "made_by",
             "generation",
         ],
         from: "tokens t",

@@ -39,7 +39,7 @@ pub(super) async fn patch_claim(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let (_, claim) = release::locked(conn, &key).await?;
         preconditions.allow_write(Some(claim.generation))?;
         let mut raw = json!({ "spec": claim.spec });

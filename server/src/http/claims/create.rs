@@ -145,7 +145,8 @@ pub(super) async fn named(
         return refuse("protected", "is protected; clear that first.".into());
     }
     if node.claimed {
-        return refuse("node_claimed", "is claimed already.".into());
+        let detail = format!("{} is claimed already.", node.name);
+        return Err(Error::taken(("claims_node_key", node.id.to_string()), "node_claimed", detail));
     }
     if node.state != "available" || node.wish.is_some() {
         return refuse("node_not_available", format!("is {}; only available nodes are claimed.", node.state));

@@ -87,14 +87,14 @@ async fn begin(
     preconditions: Preconditions,
     disks: Disks,
 ) -> Result<(OperationId, Answer), Error> {
-    let written = writing::write(app, async |conn| {
+    let written = writing::write(app, actor, async |conn| {
         let (node, claim) = locked(conn, key).await?;
         preconditions.allow_removal(claim.generation)?;
         let operation = match (claim.state.as_str(), claim.operation) {
             _ if node.protected => return Err(protected(&node)),
             ("bound", _) => {
                 let pool = approvals::pool_of(conn, claim.pool_id).await?;
-                let wanted = Wanted { claim: &claim, replacement: None, reason: None };
+                let wanted = Wanted { claim: &claim, replacement: None, disks, reason: None };
                 match approvals::needed(conn, app, actor, wanted, &pool).await? {
                     Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
                     // The request stays, and the answer says that it is one.
@@ -154,7 +154,7 @@ pub(in crate::http) async fn plan(
     }
 }
 
-/// Begins a release that a second person agreed to, for whoever asked.
+/// Begins a release that a second person agreed to, for whoever asked, and as they asked for it.
 ///
 /// # Errors
 /// 409 when the node is protected or the claim is over.
@@ -162,15 +162,15 @@ pub(in crate::http) async fn approved(
     conn: &mut PgConnection,
     app: &App,
     (by, asked): (&Actor, &str),
-    node: &LockedNode,
-    claim: &ClaimRow,
+    (node, claim): (&LockedNode, &ClaimRow),
+    disks: Disks,
 ) -> Result<OperationId, Error> {
     match claim.state.as_str() {
         _ if node.protected => Err(protected(node)),
         "bound" => {
             let pool = approvals::pool_of(conn, claim.pool_id).await?;
             let asker = Actor { name: asked.to_owned(), ..by.clone() };
-            release(conn, app, &asker, (node, claim), &pool, Disks::Kept).await
+            release(conn, app, &asker, (node, claim), &pool, disks).await
         }
         _ => Err(over(claim)),
     }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::release::Disks;
 use super::{create, release};
 use crate::app::App;
 use crate::auth::Actor;
@@ -154,7 +155,7 @@ async fn ask(
         return Ok(Asked::Begun { operation, node });
     }
     let spare = find_spare(conn, actor, claim, body).await?;
-    let wanted = Wanted { claim, replacement: Some(body.node.as_deref()), reason };
+    let wanted = Wanted { claim, replacement: Some(body.node.as_deref()), disks: Disks::Kept, reason };
     if let Some((approval, because)) = approvals::needed(conn, app, actor, wanted, pool).await? {
         return Ok(Asked::Waits { approval, because, node: spare.name });
     }

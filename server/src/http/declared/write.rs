@@ -32,7 +32,7 @@ pub(super) async fn put<K: Declared>(
     preconditions: Preconditions,
     Document { typed: draft, raw }: Document<Draft<K>>,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let current = db::objects::find_for_update(conn, K::KIND, &name).await?;
         preconditions.allow_write(current.as_ref().map(|row| row.generation))?;
         write(&app, conn, &actor, (&name, current), draft, raw).await
@@ -47,7 +47,7 @@ pub(super) async fn patch<K: Declared>(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let current = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
@@ -64,7 +64,7 @@ pub(super) async fn delete<K: Declared>(
     Path(name): Path<String>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let row = db::objects::find_for_update(conn, K::KIND, &name).await?.ok_or_else(|| missing::<K>(&name))?;
         preconditions.allow_removal(row.generation)?;
         let referrers = db::objects::list_referrers(conn, row.id, REFERRERS).await?;

@@ -3,8 +3,12 @@
 use std::net::Ipv4Addr;
 
 use muster_api::subnets::SubnetSpec;
+use sqlx::PgConnection;
 
-use crate::error::Fault;
+use crate::app::App;
+use crate::db;
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, Reference, fault};
 
 impl Declared for SubnetSpec {
@@ -42,6 +46,13 @@ impl Declared for SubnetSpec {
             }
         }
         faults
+    }
+
+    /// Whose an address is must be one subnet's to say: a site has one wire to provision by.
+    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        let Some(other) = db::taken::find_overlapping(conn, row.id).await? else { return Ok(()) };
+        let detail = "Another subnet of the site has addresses of this network.";
+        Err(Error::taken(("objects_name_key", format!("subnet, {other}")), "network_taken", detail))
     }
 }
 

@@ -23,6 +23,8 @@ struct Held {
     id: ObjectId,
     spec: SubnetSpec,
     taken: BTreeMap<Mac, IpAddr>,
+    /// Of this very request.
+    given: BTreeSet<Ipv4Addr>,
 }
 
 /// The boot MACs of a node with their addresses. A subnet stays locked until the transaction ends, so that two nodes never get the same.
@@ -62,7 +64,7 @@ async fn hold(conn: &mut PgConnection, name: &str) -> Result<Option<Held>, Error
     let Some(row) = db::objects::find_for_update(conn, "subnet", name).await? else { return Ok(None) };
     let spec = crate::http::document::typed(&row.spec)?;
     let taken = db::nodes::list_taken(conn, row.id).await?.into_iter().collect();
-    Ok(Some(Held { id: row.id, spec, taken }))
+    Ok(Some(Held { id: row.id, spec, taken, given: BTreeSet::new() }))
 }
 
 fn lease(
@@ -85,24 +87,25 @@ fn lease(
         return Err(fault(pointer("subnet"), "other_site", format!("{name} belongs to another site.")));
     }
     let address = match mac.address {
-        Some(address) => wanted(held, mac.mac, address).map_err(|why| fault(pointer("address"), "not_free", why))?,
+        Some(address) => wanted(held, address).map_err(|why| fault(pointer("address"), "not_free", why))?,
         None => pick(held, mac.mac)
             .ok_or_else(|| fault(pointer("subnet"), "exhausted", format!("{name} has no free address.")))?,
     };
     held.taken.insert(mac.mac, IpAddr::V4(address));
+    held.given.insert(address);
     Ok(Some((held.id, address)))
 }
 
-/// The address that the client wants, unless it belongs to something else.
-fn wanted(held: &Held, mac: Mac, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
+/// The address that the client wants, unless no node can have it. That another node has it, the database says when it is written, and whose it is.
+fn wanted(held: &Held, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
     if !is_host(&held.spec, address) {
         return Err(format!("{address} is no host of {}.", held.spec.network));
     }
     if reserved(&held.spec, address) {
         return Err(format!("{address} is the agent's, the gateway's, or lent to unknown machines."));
     }
-    match held.taken.iter().any(|(other, taken)| *other != mac && *taken == IpAddr::V4(address)) {
-        true => Err(format!("{address} is another node's.")),
+    match held.given.contains(&address) {
+        true => Err(format!("{address} is there twice.")),
         false => Ok(address),
     }
 }
@@ -134,7 +137,7 @@ mod tests {
             "dynamic_range": {"first": "10.0.0.5", "last": "10.0.0.6"}
         });
         let taken = taken.iter().map(|(mac, ip)| (mac.parse().unwrap(), ip.parse().unwrap())).collect();
-        Held { id: ObjectId::new(), spec: serde_json::from_value(spec).unwrap(), taken }
+        Held { id: ObjectId::new(), spec: serde_json::from_value(spec).unwrap(), taken, given: BTreeSet::new() }
     }
 
     #[test]
@@ -153,11 +156,10 @@ mod tests {
 
     #[test]
     fn a_wanted_address_must_be_free_and_a_host() {
-        let mac = "52:54:00:00:00:0a".parse().unwrap();
-        let held = held(&[("52:54:00:00:00:0b", "10.0.0.2")]);
+        let held = Held { given: [Ipv4Addr::new(10, 0, 0, 2)].into(), ..held(&[]) };
         for bad in ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.0.5", "10.0.0.2", "10.0.1.2"] {
-            assert!(wanted(&held, mac, bad.parse().unwrap()).is_err(), "{bad}");
+            assert!(wanted(&held, bad.parse().unwrap()).is_err(), "{bad}");
         }
-        assert!(wanted(&held, mac, Ipv4Addr::new(10, 0, 0, 3)).is_ok());
+        assert!(wanted(&held, Ipv4Addr::new(10, 0, 0, 3)).is_ok());
     }
 }

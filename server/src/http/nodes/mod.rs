@@ -7,6 +7,7 @@ mod console;
 mod drift; // What differs from its stack
 pub(in crate::http) mod erasures; // What erases its disks, beyond the hourly limit
 mod history;
+mod matching; // A discovered machine that a declared node waits for
 pub mod parts; // Components, and what replaced them
 pub mod place; // Another name, another rack
 mod read;
@@ -30,6 +31,7 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(parts::replace_parts))
         .routes(routes!(parts::list_node_components))
         .routes(routes!(parts::list_components))
+        .routes(routes!(matching::match_node))
         .routes(routes!(place::rename_node))
         .routes(routes!(place::move_node))
         .routes(routes!(read::get_node_why))

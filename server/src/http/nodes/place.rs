@@ -57,11 +57,11 @@ pub(super) async fn rename_node(
         if node.claimed {
             blockers.push(format!("{} is claimed: its host name and its name in the scheduler stay.", node.name));
         }
-        if name.as_str() != node.name && db::nodes::find_id(conn, name.as_str()).await?.is_some() {
-            blockers.push(format!("The name {name} is taken."));
-        }
         let changes = vec![format!("name: {} → {name}", node.name)];
         if how.dry_run {
+            if name.as_str() != node.name && db::nodes::find_id(conn, name.as_str()).await?.is_some() {
+                blockers.push(format!("The name {name} is taken."));
+            }
             return told(NodePlan { effect: "in_place".into(), changes, blockers });
         }
         refuse(&blockers)?;
@@ -143,7 +143,7 @@ async fn no_power(conn: &mut PgConnection, node: &LockedNode, rack: &str) -> Res
     })
 }
 
-fn refuse(blockers: &[String]) -> Result<(), Error> {
+pub(super) fn refuse(blockers: &[String]) -> Result<(), Error> {
     match blockers.is_empty() {
         true => Ok(()),
         false => Err(Error::conflict("blocked", blockers.join(" "))),

@@ -46,7 +46,7 @@ pub(super) async fn put_node(
     preconditions: Preconditions,
     Document { typed: draft, raw }: Document<Draft<NodeSpec>>,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let current = db::nodes::find_for_update(conn, &key).await?;
         preconditions.allow_write(current.as_ref().map(|node| node.generation))?;
         write(&app, conn, &actor, (&key, current), draft, raw).await
@@ -68,7 +68,7 @@ pub(super) async fn patch_node(
     preconditions: Preconditions,
     Body(patch): Body,
 ) -> Result<Answer, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let current = find(conn, &key).await?;
         preconditions.allow_write(Some(current.generation))?;
         let mut raw = json!({ "labels": current.labels, "annotations": current.annotations, "spec": current.spec });
@@ -91,7 +91,7 @@ pub(super) async fn delete_node(
     Path(key): Path<String>,
     preconditions: Preconditions,
 ) -> Result<Response, Error> {
-    writing::write(&app, async |conn| {
+    writing::write(&app, &actor, async |conn| {
         let node = find(conn, &key).await?;
         preconditions.allow_removal(node.generation)?;
         allow_unregistering(&node)?;

@@ -36,7 +36,7 @@ use self::reach::Reach;
 use super::answer::Answer;
 use super::declared::{self, Declared};
 use super::extract::Json;
-use super::{claims, document, nodes, writing};
+use super::{claims, document, nodes, taken, writing};
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Named;
@@ -107,7 +107,7 @@ async fn plan(app: &App, conn: &mut PgConnection, actor: &Actor, object: &Desire
         Err(error @ (Error::Internal(_) | Error::Unavailable(_) | Error::Contended(_))) => Err(error),
         Err(error) => {
             alone.rollback().await?;
-            Ok(blocked(object, &error))
+            Ok(blocked(object, &taken::named(conn, actor, error).await))
         }
     }
 }

@@ -164,7 +164,9 @@ pub(in crate::ui) async fn adopt_node(
             (StatusCode::OK, form.planned(plan))
         }
         Err(error @ Error::Unprocessable(_)) => (StatusCode::UNPROCESSABLE_ENTITY, form.refused(&error)),
-        Err(error @ (Error::Conflict { .. } | Error::Busy { .. })) => (StatusCode::CONFLICT, form.refused(&error)),
+        Err(error @ (Error::Conflict { .. } | Error::Taken(_) | Error::Busy { .. })) => {
+            (StatusCode::CONFLICT, form.refused(&error))
+        }
         Err(other) => return Err(other),
     };
     let frame = Frame::new(&visit, &actor, Section::Nodes, format!("Adopt {name}"))
