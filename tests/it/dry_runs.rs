@@ -10,7 +10,7 @@ use crate::support::fleet;
 use crate::support::server::{Caller, Server};
 
 /// Every row of every table.
-async fn dump(server: &Server) -> String {
+pub(crate) async fn dump(server: &Server) -> String {
     let tables: Vec<String> =
         sqlx::query_scalar("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
             .fetch_all(&server.app.pool)

@@ -57,7 +57,9 @@ fn arrows_run_down() {
     ];
     for (room, below) in allowed {
         let manifest = std::fs::read_to_string(root().join(room).join("Cargo.toml")).expect("a room has a manifest");
-        let ours = manifest.lines().filter_map(|line| line.strip_prefix("muster-"));
+        // Tests may have machines of the lab.
+        let depends = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let ours = depends.lines().filter_map(|line| line.strip_prefix("muster-"));
         for line in ours {
             let name: String = line.chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
             assert!(below.contains(&name.as_str()), "{room} must not depend on {name}");

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 use muster_api::client::{ClientError, Precondition};
@@ -12,6 +11,7 @@ use muster_core::firmware::BmcInventory;
 use tokio::time::Instant;
 
 use super::acting::{ActArgs, OneArgs, begun};
+use super::exit::{Ended, Exit};
 use super::output::{clean, duration};
 use super::parts::{self, ReplaceArgs};
 use super::place::{self, AdoptArgs, MatchArgs, MoveArgs, RenameArgs};
@@ -341,6 +341,9 @@ async fn timeline(session: &Session, node: &str) -> anyhow::Result<()> {
 }
 
 /// Prints events as they come; a server that is away for a moment is waited for.
+/// Of a long poll for events.
+const LONGEST_WAIT_S: u64 = 20;
+
 async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.timeout;
     let mut after = 0;
@@ -353,9 +356,12 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error.into()),
         };
-        let id = node.id.to_string();
-        let wait = if after == 0 { "0s" } else { "20s" };
-        match session.client.events(after, &[("node", &id), ("wait", wait), ("limit", "1000")]).await {
+        // Looked at before its events are waited for: nothing more may come once it is there.
+        let over = args.until.as_deref().map_or(Ok(false), |until| reached(&node, until));
+        let left = deadline.saturating_duration_since(Instant::now()).as_secs().min(LONGEST_WAIT_S);
+        let wait_s = if after == 0 || !matches!(over, Ok(false)) { 0 } else { left };
+        let (id, wait) = (node.id.to_string(), format!("{wait_s}s"));
+        match session.client.events(after, &[("node", &id), ("wait", &wait), ("limit", "1000")]).await {
             Ok(events) => {
                 for event in &events.items {
                     match session.output.is_table() {
@@ -368,11 +374,10 @@ async fn watch(session: &Session, args: &WatchArgs) -> anyhow::Result<()> {
             Err(error) if error.away() => tokio::time::sleep(Duration::from_secs(1)).await,
             Err(error) => return Err(error.into()),
         }
-        let Some(until) = &args.until else { continue };
-        if reached(&node, until)? {
+        if over? {
             return Ok(());
         }
-        if Instant::now() >= deadline {
+        if args.until.is_some() && Instant::now() >= deadline {
             return Err(ClientError::TimedOut(node.status.why.sentence).into());
         }
     }
@@ -382,7 +387,9 @@ fn reached(node: &Node, until: &str) -> anyhow::Result<bool> {
     let state = node.status.state.as_str();
     match state {
         _ if state == until => Ok(true),
-        "failed" | "quarantined" | "retired" => bail!("{}", clean(&node.status.why.sentence)),
+        "failed" | "quarantined" | "retired" => {
+            Err(Ended { exit: Exit::EndedBadly, told: node.status.why.sentence.clone() }.into())
+        }
         _ => Ok(false),
     }
 }

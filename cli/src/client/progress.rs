@@ -116,6 +116,15 @@ pub(crate) fn sentence(operation: &Operation) -> String {
     clean(&if why.is_empty() { line } else { format!("{line} ({why})") })
 }
 
+/// A line of an operation whose step has a size, of one whose step has none, and of one that is over.
+const SIZED: &str = "{spinner} {prefix} {bar:10} {percent:>3} % {wide_msg}";
+const UNSIZED: &str = "{spinner} {prefix} {wide_msg}";
+const ENDED: &str = "{wide_msg}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
 /// What is shown of one operation.
 enum View {
     Bar(ProgressBar),
@@ -127,10 +136,10 @@ enum View {
 impl View {
     fn new(bars: Option<&MultiProgress>) -> Self {
         let Some(bars) = bars else { return Self::Lines(String::new()) };
-        let style = ProgressStyle::with_template("{spinner} {prefix} {bar:10} {wide_msg}");
-        let bar = ProgressBar::new(100).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        // Among the others first: one that ticks alone leaves a line behind.
+        let bar = bars.add(ProgressBar::new(100).with_style(style(UNSIZED)));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self::Bar(bars.add(bar))
+        Self::Bar(bar)
     }
 
     fn show(&mut self, operation: &Operation) {
@@ -141,6 +150,8 @@ impl View {
             Self::Nothing => {}
             Self::Bar(bar) => {
                 bar.set_prefix(clean(&format!("{target} {}", operation.kind)));
+                // Where nobody knows how far it is, a bar would say that it has not begun.
+                bar.set_style(style(if progress.percent.is_some() { SIZED } else { UNSIZED }));
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -166,7 +177,10 @@ impl View {
 
     fn end(&self, operation: &Operation) {
         match self {
-            Self::Bar(bar) => bar.abandon_with_message(sentence(operation)),
+            Self::Bar(bar) => {
+                bar.set_style(style(ENDED));
+                bar.abandon_with_message(sentence(operation));
+            }
             Self::Lines(_) => eprintln!("{}", sentence(operation)),
             Self::Nothing => {}
         }

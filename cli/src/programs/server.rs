@@ -130,7 +130,7 @@ pub(crate) async fn serve(app: App, args: &Serve, cancel: CancellationToken) -> 
         None => listen(args.listen, "--listen").await?,
     };
     let agents = listen(args.agent_listen, "--agent-listen").await?;
-    tracing::info!(listen = %public.local_addr()?, agent_listen = %args.agent_listen, "serving");
+    tracing::info!(listen = %public.local_addr()?, agent_listen = %agents.local_addr()?, "serving");
     // Before the first turn of the engine: this database may not be the one it was.
     muster_server::tasks::marks::compare(&app).await?;
     let mut tasks = JoinSet::new();

@@ -1,9 +1,11 @@
 //! The program as people run it: against a real server on a private Postgres, on this host, in a terminal and in a pipe.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod claims; // Claims, from the first word to the last
 mod client; // Nouns and verbs
 mod contexts; // Several servers
 mod doctor; // Faults made for real
 mod guide; // docs/api.md, typed
+mod machines; // Simulated machines behind the server
 mod muster; // The program and a server of the test's own
 mod stacks; // Lint, diff, publish

@@ -14,6 +14,8 @@ pub(crate) const MUSTER: &str = env!("CARGO_BIN_EXE_muster");
 /// A server, and a home of whoever calls it.
 pub(crate) struct Server {
     pub(crate) url: String,
+    /// Where its agents call it.
+    pub(crate) agent_url: String,
     pub(crate) dir: TempDir,
     child: Child,
 }
@@ -63,17 +65,18 @@ impl Server {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        let address = loop {
+        let (address, agents) = loop {
             line.clear();
             assert!(log.read_line(&mut line).unwrap() > 0, "the server ended before it served");
             let plain = line.replace("\u{1b}[3m", "").replace("\u{1b}[0m", "").replace("\u{1b}[2m", "");
-            if let Some((_, rest)) = plain.split_once(" listen=") {
-                break rest.split_whitespace().next().unwrap().to_owned();
+            let told = |word| plain.split_once(word).and_then(|(_, rest)| rest.split_whitespace().next());
+            if let Some((address, agents)) = told(" listen=").zip(told(" agent_listen=")) {
+                break (address.to_owned(), agents.to_owned());
             }
         };
         // What it goes on to say is read, so that it never waits for a reader.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self { url: format!("http://{address}"), dir, child }
+        Self { url: format!("http://{address}"), agent_url: format!("https://{agents}"), dir, child }
     }
 
     pub(crate) fn token(&self) -> String {

@@ -9,11 +9,15 @@ pub(super) enum Reach {
     Any,
     /// Where the object lies.
     Object,
+    /// Where the object lies that the body names.
+    Body,
+    /// Where the object lies, and by something that is the whole fleet's: a credential.
+    ObjectByFleet,
 }
 
-/// What every operation of the API is open to, said here once more: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An
-/// operation that is not here fails the test.
-pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
+/// What every operation of the API is open to: `g` guest, `v` viewer, `u` automation, `o` operator, `a` administrator. An operation that is not
+/// here fails the test; what is asked of a node by a word in its path is in [`ACTIONS`].
+pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
     ("vuoa", Reach::Fleet, &["list_waivers", "list_breakers"]),
     // A plan writes nothing.
     ("vuoa", Reach::Any, &["make_plan"]),
@@ -92,7 +96,6 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
             "put_node",
             "patch_node",
             "delete_node",
-            "act_on_node",
             "patch_claim",
             "delete_claim",
             "replace_claim",
@@ -110,19 +113,13 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
     (
         "oa",
         Reach::Object,
-        &[
-            "adopt_node",
-            "match_node",
-            "move_node",
-            "rename_node",
-            "replace_parts",
-            "grant_approval",
-            "deny_approval",
-            "end_waiver",
-        ],
+        &["match_node", "move_node", "rename_node", "replace_parts", "grant_approval", "deny_approval", "end_waiver"],
     ),
-    ("uoa", Reach::Any, &["create_claim", "report_alerts"]),
-    ("oa", Reach::Any, &["create_waiver"]),
+    ("oa", Reach::ObjectByFleet, &["adopt_node"]),
+    ("uoa", Reach::Body, &["create_claim"]),
+    ("oa", Reach::Body, &["create_waiver", "create_token"]),
+    // Of nodes that lie elsewhere it says that it knows none.
+    ("uoa", Reach::Any, &["report_alerts"]),
     ("oa", Reach::Fleet, &["reset_breaker"]),
     (
         "uoa",
@@ -171,10 +168,73 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 18] = [
         &["put_webhook", "patch_webhook", "delete_webhook", "test_webhook", "redeliver_event", "resume_webhook"],
     ),
     ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
+    ("a", Reach::Fleet, &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"]),
+    // One's own; those of others are not there.
+    ("oa", Reach::Any, &["list_tokens", "get_token", "revoke_token"]),
+];
+
+/// What every action of nodes is open to, each where its node lies: by the API, and by the form of its page.
+pub(super) const ACTIONS: [(&str, &[&str]); 3] = [
     (
-        "a",
-        Reach::Fleet,
-        &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"],
+        "uoa",
+        &[
+            "accept",
+            "inspect",
+            "release",
+            "retry",
+            "quarantine",
+            "drain",
+            "undrain",
+            "maintain",
+            "resume",
+            "check-drift",
+            "power-on",
+            "run-gates",
+            "converge",
+            "sweep",
+        ],
     ),
-    ("oa", Reach::Any, &["list_tokens", "get_token", "create_token", "revoke_token"]),
+    (
+        "oa",
+        &[
+            "adopt",
+            "reject",
+            "recover",
+            "wipe",
+            "retire",
+            "reinstate",
+            "replace-parts",
+            "power-off",
+            "power-cycle",
+            "reinstall",
+        ],
+    ),
+    ("a", &["rotate-bmc"]),
+];
+
+/// What every page and its forms are open to; those for nobody are for everybody, and end or begin a session.
+pub(super) const PAGES: [(&str, Reach, &[&str]); 10] = [
+    ("vuoa", Reach::Any, &["/", "/nodes", "/operations", "/racks", "/claims", "/events", "/agents", "/ui/events"]),
+    (
+        "vuoa",
+        Reach::Object,
+        &["/nodes/{node}", "/nodes/{node}/console", "/operations/{operation}", "/jobs/{job}/log", "/pools/{pool}"],
+    ),
+    ("vuoa", Reach::Fleet, &["/webhooks"]),
+    ("a", Reach::Fleet, &["/users", "/ui/users/{user}/{word}", "/ui/caution/{id}/confirm"]),
+    ("oa", Reach::ObjectByFleet, &["/ui/nodes/{node}/adopt"]),
+    ("oa", Reach::Object, &["/ui/nodes/{node}/parts", "/ui/approvals/{approval}/{word}"]),
+    ("uoa", Reach::Object, &["/ui/claims/{claim}/replace", "/ui/claims/{claim}/undo", "/ui/pools/{pool}/pairs"]),
+    // Each wish as ACTIONS has it.
+    ("uoa", Reach::Object, &["/ui/nodes/{node}/actions/{wish}"]),
+    ("", Reach::Any, &["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/sign-out"]),
+    ("", Reach::Any, &["/assets/{version}/{*path}"]),
+];
+
+/// What is not there for anybody, although what its path begins with is; and why.
+pub(super) const ABSENT: [(&str, &str); 4] = [
+    ("release", "a release is its claim's end"),
+    ("get_pair_run", "nothing was measured"),
+    ("get_node_drift", "nobody has compared it with a stack"),
+    ("get_node_facts", "nobody has looked into it"),
 ];

@@ -1,75 +1,13 @@
-//! Who may do what: every documented route as nobody and as a viewer, tokens, sessions, other sites.
+//! Who may do what: the matrix of endpoints and roles, tokens, sessions, other sites.
 
-mod expected; // What every operation is open to
+mod expected; // What every endpoint is open to
+mod matrix; // Every endpoint, every role, one's own and foreign objects
 
 use jiff::SignedDuration;
-use muster_api::tokens::Role;
-use reqwest::Method;
 use serde_json::json;
 
-use self::expected::{EXPECTED, Reach};
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
-
-/// An operation of the API with objects of the site `lab` in its path.
-struct Operation {
-    name: String,
-    method: Method,
-    path: String,
-    roles: &'static str,
-    reach: Reach,
-    /// Whether the object in its path exists.
-    exists: bool,
-}
-
-fn operations() -> Vec<Operation> {
-    let description = serde_json::to_value(muster_server::http::description()).unwrap();
-    let mut operations = Vec::new();
-    for (route, item) in description["paths"].as_object().unwrap() {
-        let name = match route.split('/').nth(2).unwrap() {
-            "sites" => "lab",
-            "racks" => "r1",
-            "subnets" => "prov",
-            "clusters" => "slurm",
-            "pools" => "gpu",
-            "images" => "debian-12",
-            "stacks" => "base",
-            "suites" => "smoke",
-            "credentials" => "bmc",
-            "hardware_profiles" => "virtual",
-            "network_profiles" => "bonded",
-            _ => "x",
-        };
-        let path = route.replace("{action}", "inspect").replace("{hex}", &"0".repeat(64)).replace("{node}", "n1");
-        let path = path.replace("{name}", name).replace("{site}", "lab").replace("{claim}", "held");
-        let path = path
-            .replace("{id}", "x")
-            .replace("{approval}", "x")
-            .replace("{token}", "x")
-            .replace("{user}", "x")
-            .replace("{agent}", "x");
-        let path = path.replace("{waiver}", "x").replace("{rack}", "r1").replace("{breaker}", "x");
-        let path = path.replace("{pool}", "gpu").replace("{run}", "x");
-        assert!(!path.contains('{'), "{path}: name an object here");
-        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
-            let name = operation["operationId"].as_str().unwrap().to_owned();
-            let row = EXPECTED.iter().find(|(_, _, names)| names.contains(&name.as_str()));
-            let (roles, reach, _) =
-                row.unwrap_or_else(|| panic!("who may {name} ({method} {route})? say so in EXPECTED"));
-            let nowhere = ["/v1/operations", "/v1/approvals", "/v1/waivers"];
-            let exists = !nowhere.iter().any(|place| route.starts_with(place));
-            let method = method.to_uppercase().parse().unwrap();
-            operations.push(Operation { name, method, path: path.clone(), roles, reach: *reach, exists });
-        }
-    }
-    operations
-}
-
-async fn status(caller: &Caller, operation: &Operation) -> u16 {
-    let reads = operation.method == Method::GET || operation.method == Method::HEAD;
-    let body = if reads { Vec::new() } else { b"{}".to_vec() };
-    caller.header("content-type", "application/json").send(operation.method.clone(), &operation.path, body).await.status
-}
 
 /// A token of a role that holds in one site only.
 async fn only_in(server: &Server, admin: &Caller, role: &str, site: &str) -> Caller {
@@ -90,72 +28,6 @@ async fn two_sites(server: &Server) -> Caller {
     let claim = json!({ "name": "held", "spec": { "pool": "gpu", "node": "n2" } });
     admin.post("/v1/claims", &claim).await.expect(201);
     admin
-}
-
-#[tokio::test]
-async fn every_operation_is_open_to_whom_the_table_says_and_where() {
-    let server = Server::start().await;
-    let admin = two_sites(&server).await;
-    let operations = operations();
-    assert_eq!(
-        operations.len(),
-        EXPECTED.iter().map(|(_, _, names)| names.len()).sum::<usize>(),
-        "EXPECTED names what is not"
-    );
-    let nobody = server.nobody();
-    let (here, there) =
-        (only_in(&server, &admin, "operator", "lab").await, only_in(&server, &admin, "operator", "far").await);
-    let mut roles = Vec::new();
-    for (letter, role) in
-        [('g', Role::Guest), ('v', Role::Viewer), ('u', Role::Automation), ('o', Role::Operator), ('a', Role::Admin)]
-    {
-        roles.push((letter, server.caller(role).await));
-    }
-    for operation in &operations {
-        let Operation { name, roles: allowed, reach, exists, .. } = operation;
-        assert_eq!(status(&nobody, operation).await, 401, "{name} as nobody");
-        let far = status(&there, operation).await;
-        match (reach, exists) {
-            (Reach::Fleet, _) => assert_eq!(far, 403, "{name} as the operator of another site"),
-            (Reach::Object, true) => assert_eq!(far, 404, "{name} as the operator of another site"),
-            (Reach::Object, false) | (Reach::Any, _) => assert_eq!(far == 403, !allowed.contains('o'), "{name}: {far}"),
-        }
-        let near = status(&here, operation).await;
-        let may = *reach != Reach::Fleet && allowed.contains('o');
-        assert_eq!(near == 403, !may, "{name} as the operator of its own site: {near}");
-        for (letter, caller) in &roles {
-            let seen = status(caller, operation).await;
-            let refused = *letter == 'g' && *reach == Reach::Object && *exists && seen == 404;
-            assert_eq!(seen == 403 || refused, !allowed.contains(*letter), "{name} as {letter}: {seen}");
-            assert_ne!(seen, 401, "{name} as {letter}");
-        }
-    }
-    for path in ["/metrics", "/v1/prometheus/targets"] {
-        assert_eq!(nobody.get(path).await.status, 401, "{path}");
-        roles[1].1.get(path).await.expect(200);
-    }
-    for path in ["/healthz", "/readyz", "/openapi.json"] {
-        nobody.get(path).await.expect(200);
-    }
-}
-
-#[tokio::test]
-async fn every_route_of_the_pages_says_what_it_needs() {
-    let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/ui/mod.rs");
-    let text = std::fs::read_to_string(pages).unwrap();
-    let routes: Vec<(&str, &str)> = text
-        .split(".route(\"")
-        .skip(1)
-        .map(|rest| (rest.split('"').next().unwrap(), rest.split(')').next().unwrap()))
-        .collect();
-    assert!(routes.len() > 20, "{routes:?}");
-    let open = ["/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/sign-out", "/assets/{version}/{*path}"];
-    for (route, call) in routes {
-        let method = if call.contains("post(") { Method::POST } else { Method::GET };
-        let parameters = [("wish".to_owned(), "wipe".to_owned())];
-        let needed = muster_server::auth::routes::need(&method, route, &parameters);
-        assert_eq!(needed.is_some(), !open.contains(&route), "{method} {route}");
-    }
 }
 
 #[tokio::test]

@@ -12,14 +12,26 @@ use crate::support::server::{Caller, Server};
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-fn claim(name: &str, node: &str, more: &str) -> String {
+pub(super) fn claim(name: &str, node: &str, more: &str) -> String {
     format!(
         "resource \"muster_claim\" \"{name}\" {{\n  name = \"{name}\"\n  spec = {{ pool = \"gpu\", node = \"{node}\" }}\n{more}\n}}\n"
     )
 }
 
 /// What inspection, the gates and the operation said.
-const OBSERVED: &str = r#"
+pub(super) const OBSERVED: &str = r#"
+data "muster_claim" "c1" {
+  name       = muster_claim.c1.name
+  depends_on = [muster_claim.c1]
+}
+data "muster_claims" "of_gpu" {
+  filter     = "pool=gpu AND node=n1"
+  depends_on = [muster_claim.c1]
+}
+data "muster_claims" "elsewhere" {
+  filter     = "node=n2"
+  depends_on = [muster_claim.c1]
+}
 data "muster_node_facts" "n1" {
   node       = "n1"
   depends_on = [muster_claim.c1]
@@ -33,6 +45,12 @@ data "muster_operation" "claim" {
 }
 output "node" {
   value = muster_claim.c1.status.node_state
+}
+output "claim" {
+  value = "${data.muster_claim.c1.name} holds ${data.muster_claim.c1.spec.node}, ${data.muster_claim.c1.status.state}"
+}
+output "claims" {
+  value = [for claim in concat(data.muster_claims.of_gpu.items, data.muster_claims.elsewhere.items) : claim.id == muster_claim.c1.id]
 }
 output "verdict" {
   value = data.muster_gate_runs.n1.items[0].verdict
@@ -105,7 +123,13 @@ async fn a_claim_is_waited_for_and_so_is_its_end() {
     let terraform = Terraform::start(&world.server).await;
     terraform.write(&format!("{}{OBSERVED}", claim("c1", "n1", "")));
     let applied = alive(&mut world, &terraform, &["apply", "-auto-approve"]).await.expect(0);
-    applied.says("Effect: reinstall").says("node = \"in_service\"").says("verdict = \"pass\"").says("1 added");
+    applied
+        .says("Effect: reinstall")
+        .says("node = \"in_service\"")
+        .says("verdict = \"pass\"")
+        .says("1 added")
+        .says("claim = \"c1 holds n1, bound\"")
+        .says("claims = [ true, ]");
     terraform.plan().await.expect(0).says("No changes.");
 
     let imported = terraform.beside();

@@ -117,7 +117,7 @@ output "address" {
 }
 "#;
 
-fn fleet() -> String {
+pub(super) fn fleet() -> String {
     let words = [
         ("SECRET", SECRET.to_owned()),
         ("SIGNING", SIGNING.to_owned()),
@@ -176,7 +176,7 @@ fn changed() -> String {
 }
 
 /// Both data sources of each kind: what is called so, and how many there are.
-fn sources() -> String {
+pub(super) fn sources() -> String {
     let source = |(kind, resource, name): (&str, &str, &str)| {
         let many = format!("{kind}s");
         format!(

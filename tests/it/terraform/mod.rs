@@ -5,6 +5,7 @@ mod documented; // The guide and the example fleet
 mod effects; // What a plan says of machines, and what stops it
 mod kinds; // Every resource through its life
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -147,4 +148,24 @@ impl Terraform {
 pub(crate) fn file(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     std::fs::read_to_string(root.join(path)).unwrap()
+}
+
+/// What the provider says that it has, against what the tests of this folder apply.
+#[tokio::test]
+async fn every_resource_and_data_source_is_applied_by_a_test() {
+    let server = Server::start().await;
+    let terraform = Terraform::start(&server).await;
+    terraform.write("");
+    let schema = terraform.run(&["providers", "schema", "-json"]).await.expect(0).text;
+    let schema: serde_json::Value = serde_json::from_str(&schema[schema.find('{').unwrap()..]).unwrap();
+    let (_, provider) = schema["provider_schemas"].as_object().unwrap().iter().next().unwrap();
+    let applied =
+        [kinds::fleet(), kinds::sources(), claims::claim("c1", "n1", ""), claims::OBSERVED.to_owned()].concat();
+    for (sort, block, least) in [("resource_schemas", "resource", 16), ("data_source_schemas", "data", 35)] {
+        let known: BTreeSet<&str> = provider[sort].as_object().unwrap().keys().map(String::as_str).collect();
+        let begin = format!("{block} \"");
+        let used = applied.lines().filter_map(|line| line.strip_prefix(&begin)?.split('"').next());
+        assert_eq!(used.collect::<BTreeSet<_>>(), known, "a {block} that no test applies, or that there is not");
+        assert!(known.len() >= least, "{}", known.len());
+    }
 }

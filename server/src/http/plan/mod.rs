@@ -232,10 +232,12 @@ async fn plan_claim(
     let raw = json!({ "spec": object.spec });
     let spec: ClaimSpec = document::typed::<Draft<ClaimSpec>>(&raw)?.spec;
     if let Some(row) = db::claims::find(conn, &object.name).await? {
+        // Under the name that was sent: the id would tell of one that lies elsewhere.
+        actor.need(conn, "fleet.read", Named { kind: "claim", key: &object.name }).await?;
         if row.spec == object.spec {
             return Ok(planned(object, (true, false), Vec::new()));
         }
-        actor.need(conn, "claim.release", Named { kind: "claim", key: &row.id.to_string() }).await?;
+        actor.need(conn, "claim.release", Named { kind: "claim", key: &object.name }).await?;
         let (_, claim) = claims::release::locked(conn, &row.id.to_string()).await?;
         let changed = claims::change::change(conn, app, actor, &claim, raw).await?;
         let differences = diff::of(Some(&json!({ "spec": claim.spec })), &json!({ "spec": object.spec }));
@@ -266,7 +268,11 @@ async fn plan_release(
     actor.need_somewhere("claim.release")?;
     let nothing = planned(object, (true, false), Vec::new());
     let Some(claim) = db::claims::find(conn, &object.name).await? else { return Ok(nothing) };
-    actor.need(conn, "claim.release", Named { kind: "claim", key: &claim.id.to_string() }).await?;
+    match actor.need(conn, "claim.release", Named { kind: "claim", key: &object.name }).await {
+        // As one that there is not.
+        Err(Error::NotFound(_)) => return Ok(nothing),
+        allowed => allowed?,
+    }
     let disks = if object.erase_now { claims::release::Disks::ErasedNow } else { claims::release::Disks::Kept };
     let Some(told) = claims::release::plan(app, conn, actor, &claim, disks).await? else { return Ok(nothing) };
     let effect = Effect::Wipe.to_string();
