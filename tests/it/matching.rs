@@ -104,7 +104,7 @@ async fn a_discovered_machine_becomes_the_node_that_waits_for_it() {
 
 #[tokio::test]
 async fn nothing_that_is_held_is_matched() {
-    let mut world = waiting().await;
+    let world = waiting().await;
     let admin = world.admin.expecting(1);
     let refused = async |to: &str, why: &str| {
         let reply = bind(&admin, to, "").await;

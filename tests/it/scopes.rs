@@ -310,6 +310,12 @@ async fn the_history_is_read_on_through_what_is_not_the_readers() {
         let detail = |reply: &Reply| reply.body["errors"][0]["detail"].as_str().unwrap().replace("far-1", "zz");
         assert_eq!((hidden.status, detail(&hidden)), (422, detail(&missing)), "{path}");
     }
+    // By its id too: it may be one that is gone, whose history is read event by event.
+    let far = admin.get("/v1/nodes/far-1").await.expect(200).body["id"].as_str().unwrap().to_owned();
+    for (caller, some) in [(&here, false), (&admin, true)] {
+        let page = caller.get(&format!("/v1/events?node={far}")).await.expect(200);
+        assert_eq!(!items(&page).is_empty(), some, "{}", page.text);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use futures::stream::{self, Stream};
 use http::{HeaderMap, header};
 use muster_api::events::{Event, Events};
 use muster_api::problem::Problem;
+use muster_core::ids::NodeId;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -50,7 +51,7 @@ struct EventsQuery {
     #[serde(default)]
     after: i64,
     limit: Option<u32>,
-    /// Name or id of a node.
+    /// Name or id of a node; one that is gone is found by its id.
     node: Option<String>,
     /// Kinds, with commas between them, as a webhook names them: `node.advanced,claim.*`. All of them without it.
     topics: Option<String>,
@@ -103,7 +104,9 @@ async fn list_events(
 async fn filter(app: &App, actor: &Actor, query: &EventsQuery) -> Result<EventFilter, Error> {
     let topics = topics(query.topics.as_deref())?;
     let Some(key) = &query.node else { return Ok(EventFilter { topics, ..EventFilter::default() }) };
-    let id = actor.find_node(&mut *app.pool.acquire().await?, key).await?;
+    let found = actor.find_node(&mut *app.pool.acquire().await?, key).await?;
+    // What a node leaves behind is its history: who may read it is decided event by event.
+    let id = found.or_else(|| key.parse().ok().map(NodeId));
     let id =
         id.ok_or_else(|| Error::unprocessable("node", "not_found", format!("There is no node called {key:?}.")))?;
     Ok(EventFilter { node: Some(id), topics, ..EventFilter::default() })

@@ -173,7 +173,9 @@ async fn a_node_is_renamed_unless_somebody_holds_it() {
         (plan["effect"].as_str(), plan["blockers"][0].as_str()),
         (Some("in_place"), Some("The name n2 is taken."))
     );
-    assert_eq!(world.admin.post(path, &json!({ "name": "n2" })).await.problem(), (409, "blocked", ""));
+    let taken = world.admin.post(path, &json!({ "name": "n2" })).await;
+    assert_eq!(taken.problem(), (409, "name_taken", ""));
+    assert_eq!(taken.body["existing"]["name"], "n2", "{}", taken.text);
     assert_eq!(world.admin.post(path, &json!({ "name": "No" })).await.problem().0, 400);
     let done = world.admin.post(path, &json!({ "name": "gpu-7" })).await.expect(202);
     assert_eq!((done.body["state"].as_str(), done.body["kind"].as_str()), (Some("succeeded"), Some("rename")));
