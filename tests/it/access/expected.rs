@@ -168,7 +168,11 @@ pub(super) const EXPECTED: [(&str, Reach, &[&str]); 20] = [
         &["put_webhook", "patch_webhook", "delete_webhook", "test_webhook", "redeliver_event", "resume_webhook"],
     ),
     ("a", Reach::Fleet, &["put_role_binding", "patch_role_binding", "delete_role_binding"]),
-    ("a", Reach::Fleet, &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"]),
+    (
+        "a",
+        Reach::Fleet,
+        &["confirm_caution", "get_audit_head", "list_users", "get_user", "disable_user", "enable_user"],
+    ),
     // One's own; those of others are not there.
     ("oa", Reach::Any, &["list_tokens", "get_token", "revoke_token"]),
 ];
