@@ -18,6 +18,7 @@ mod run_dir; // The directory of a run, and nobody else's
 pub mod simulated; // Machines without hardware, and the agent that acts on them
 pub mod slurm; // munged and slurmctld inside the namespace
 mod supervisor; // Keeping a daemon running
+pub mod switch; // What announces the ports that machines are plugged into
 
 pub use error::LabError;
 pub use plan::RackPlan;

@@ -3,6 +3,7 @@
 
 mod adopt; // A machine that somebody else built comes into service
 mod artifacts; // What the image and stack builds left
+mod cabling; // Two cables in each other's ports
 mod cast; // Who plays in it
 mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
@@ -27,6 +28,7 @@ use crate::nfs::Nfs;
 use crate::plan::AccelPlan;
 use crate::run_dir::RunDir;
 use crate::slurm::Slurm;
+use crate::switch::Switch;
 use crate::{Rack, RackPlan};
 
 pub use artifacts::Artifacts;
@@ -104,10 +106,13 @@ pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Res
     };
     plan.machines.extend((options.adoption != Adoption::None).then(RackPlan::veteran));
     let plan = RackPlan { accel: options.accel, ..plan };
+    let machines = plan.machines.clone();
     let rack = Rack::start(&rack_dir, plan).await.context("start the virtual rack")?;
+    let switch = Switch::start(&rack, &machines, cabling::CROSSED).context("start the switch")?;
     let slurm = Slurm::start(&rack).await.context("start slurmctld")?;
     let nfs = Nfs::start(&rack).await.context("start the NFS server")?;
     let told = run_in(&options, &rack, &slurm, &nfs, &cancel).await;
+    switch.close().await;
     nfs.close().await;
     slurm.close().await;
     rack.close().await.context("take the rack down")?;

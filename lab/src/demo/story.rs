@@ -11,7 +11,7 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{Adoption, DemoOptions, Disturbance, adopt, declare, hold, network, oracle, report, shared};
+use super::{Adoption, DemoOptions, Disturbance, adopt, cabling, declare, hold, network, oracle, report, shared};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::nfs::Nfs;
@@ -50,6 +50,7 @@ pub(super) async fn tell(
         false => None,
     };
     inspect(rack, client, &mut watch).await?;
+    cabling::is_looked_at(&plan, programs, &watch).await?;
     if disturbed {
         hold::stranger_is_left_alone(rack, client, &mut watch).await?;
     }

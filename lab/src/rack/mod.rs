@@ -161,6 +161,13 @@ fn tap_name(index: usize) -> String {
     format!("tap{index}")
 }
 
+/// The taps of the machine at this place in the plan: its first card's, and its second card's where it has one.
+pub(crate) fn taps(index: usize, machine: &MachinePlan) -> Vec<String> {
+    let first = tap_name(index);
+    let second = machine.second_mac.map(|_| second_tap(&first));
+    [first].into_iter().chain(second).collect()
+}
+
 /// `br0` joins the machines' taps: the provisioning network, which carries large packets and every VLAN. `bmc0` only carries addresses: the out-of-band network, which in
 /// a rack no machine can reach from its own network card.
 fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError> {
@@ -174,8 +181,7 @@ fn build_network(netns: &Netns, machines: &[MachinePlan]) -> Result<(), LabError
     // Said aloud, or the bridge would follow the least of its ports.
     netns.ip(&["link", "set", "br0", "mtu", &mtu])?;
     for (index, machine) in machines.iter().enumerate() {
-        let tap = tap_name(index);
-        for tap in machine.second_mac.map(|_| second_tap(&tap)).iter().chain([&tap]) {
+        for tap in &taps(index, machine) {
             netns.ip(&["tuntap", "add", "dev", tap, "mode", "tap"])?;
             netns.ip(&["link", "set", tap, "mtu", &mtu, "master", "br0", "up"])?;
         }
