@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::simulated::{Fuel, World};
 
-fn suite() -> Value {
+pub(crate) fn suite() -> Value {
     json!({ "spec": { "name": "pairs", "version": "1", "gates": [{
         "id": "iperf3-pair", "title": "TCP between the two is fast enough", "stage": "pair", "timeout_s": 40, "parser": "iperf3",
         "argv": ["iperf3", "--client", "${peer_address}", "--port", "${pair_port}", "--json"],

@@ -9,6 +9,7 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder, Security
 use utoipa::{PartialSchema as _, ToSchema as _};
 
 use super::declared::describe;
+use super::links;
 
 /// The document before any path is added to it.
 pub fn base() -> OpenApi {
@@ -35,6 +36,9 @@ pub fn base() -> OpenApi {
 
 /// What each request body can look like: `{operationId: body}`. A test sends every one of them.
 const EXAMPLES: &str = include_str!("examples.json");
+
+/// What each answer can look like: `{schema: body}`, or by the operation where its schema has no name. A server answered so: a test writes it down.
+const ANSWERS: &str = include_str!("answers.json");
 
 /// Status, name among the components, what it means, and the header beside it with its meaning.
 type Refusal = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>);
@@ -69,14 +73,31 @@ const REFUSALS: [Refusal; 12] = [
 pub fn complete(description: &OpenApi) -> Value {
     let mut document = serde_json::to_value(description).expect("a description is made of strings and maps");
     let examples: Value = serde_json::from_str(EXAMPLES).expect("examples.json is JSON");
+    let answers: Map<String, Value> = serde_json::from_str(ANSWERS).expect("answers.json is JSON");
     document["components"]["responses"] = refusals();
     close_tagged(&mut document["components"]["schemas"]);
     for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
         for (method, operation) in item.as_object_mut().into_iter().flatten() {
-            complete_operation(path, method, operation, &examples);
+            complete_operation(path, method, operation, (&examples, &answers));
         }
     }
+    let shown = answers.into_iter().map(|(name, body)| (name, json!({ "value": body })));
+    document["components"]["examples"] = Value::Object(shown.collect());
     document
+}
+
+/// Shows what each answer that is not a refusal looks like.
+fn show(id: &str, operation: &mut Value, answers: &Map<String, Value>) {
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        let Some(content) = response.pointer_mut("/content/application~1json").filter(|_| status.starts_with('2'))
+        else {
+            continue;
+        };
+        let name = content["schema"]["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or(id).to_owned();
+        if answers.contains_key(&name) {
+            content["examples"] = json!({ "answer": { "$ref": format!("#/components/examples/{name}") } });
+        }
+    }
 }
 
 /// A variant that is tagged from inside is the variant's own schema and the tag: closed on its own, the former would refuse the latter. Both
@@ -114,7 +135,12 @@ fn refusals() -> Value {
     Value::Object(responses)
 }
 
-fn complete_operation(path: &str, method: &str, operation: &mut Value, examples: &Value) {
+fn complete_operation(
+    path: &str,
+    method: &str,
+    operation: &mut Value,
+    (examples, answers): (&Value, &Map<String, Value>),
+) {
     let writes = !matches!(method, "get" | "head");
     let body = operation.get("requestBody").is_some();
     let named = |operation: &Value, place: &str| {
@@ -161,24 +187,6 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value, examples:
             content["example"] = example.clone();
         }
     }
-    link(&id, operation);
-}
-
-/// From what was made or begun to where it is read.
-fn link(id: &str, operation: &mut Value) {
-    let made = id.strip_prefix("put_").filter(|noun| *noun != "blob").or((id == "create_claim").then_some("claim"));
-    if let Some(noun) = made {
-        let parameter = if matches!(noun, "node" | "claim") { noun } else { "name" };
-        let target =
-            json!({ "operationId": format!("get_{noun}"), "parameters": { parameter: "$response.body#/name" } });
-        for status in ["200", "201"] {
-            if operation["responses"].get(status).is_some() {
-                operation["responses"][status]["links"] = json!({ "self": target });
-            }
-        }
-    }
-    if operation["responses"].get("202").is_some() {
-        let target = json!({ "operationId": "get_operation", "parameters": { "id": "$response.body#/id" } });
-        operation["responses"]["202"]["links"] = json!({ "operation": target });
-    }
+    links::add(&id, operation);
+    show(&id, operation, answers);
 }
