@@ -13,8 +13,10 @@ use crate::supervisor::Supervised;
 
 /// The name that it announces.
 pub const NAME: &str = "leaf1";
+/// Where its configuration is, in a `/run` of its own.
+const CONF: &str = "/run/switch.conf";
 /// So often it speaks, in seconds; switches do so every 30.
-const EVERY_S: u8 = 5;
+const EVERY_S: u8 = 2;
 
 /// A running switch.
 #[derive(Debug)]
@@ -28,10 +30,10 @@ impl Switch {
     pub fn start(rack: &Rack, machines: &[MachinePlan], crossed: [usize; 2]) -> Result<Self, LabError> {
         let dir = rack.dir.join("switch");
         fs::create_dir_all(&dir).map_err(io(format!("make {}", dir.display())))?;
-        let conf = dir.join("lldpd.conf");
-        let text = configuration(machines, crossed);
-        fs::write(&conf, text).map_err(io(format!("write {}", conf.display())))?;
-        Ok(Self { lldpd: Supervised::start("lldpd", rack.closing(), start(&dir, &rack.netns))? })
+        // Who reads it is not root, and may not enter the rack's directory.
+        let files = vec![(CONF.into(), configuration(machines, crossed))];
+        let enclosure = Enclosure { files, ..Enclosure::default() };
+        Ok(Self { lldpd: Supervised::start("lldpd", rack.closing(), start(&dir, &rack.netns, enclosure))? })
     }
 
     /// Ends it. The rack's closing would, too.
@@ -60,7 +62,7 @@ fn configuration(machines: &[MachinePlan], [one, other]: [usize; 2]) -> String {
     text
 }
 
-fn start(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
+fn start(dir: &Path, netns: &Netns, enclosure: Enclosure) -> impl Fn() -> Result<Child, LabError> + Send + use<> {
     let (dir, netns) = (dir.to_owned(), netns.clone());
     move || {
         let path = dir.join("lldpd.log");
@@ -68,10 +70,10 @@ fn start(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Se
         let also = said.try_clone().map_err(io("share a log"))?;
         let mut command = Command::new("lldpd");
         // In the foreground, on the taps alone, by this configuration alone.
-        command.args(["-d", "-I", "tap*", "-O"]).arg(dir.join("lldpd.conf"));
+        command.args(["-d", "-I", "tap*", "-O", CONF]);
         command.stdin(Stdio::null()).stdout(said).stderr(also).kill_on_drop(true);
         // With a /run of its own its socket is nobody else's.
-        netns.spawn_enclosed(&Enclosure::default(), command)
+        netns.spawn_enclosed(&enclosure, command)
     }
 }
 

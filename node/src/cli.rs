@@ -41,6 +41,10 @@ fn verb(words: &[&str]) -> Result<(), Failure> {
         ["version"] => print(&version()?),
         ["live"] => live::run(),
         ["inventory"] => print(&inventory::collect(&JobContext::foreground(INVENTORY_TIMEOUT))),
+        ["inventory", "-"] => {
+            inventory::neighbours::await_those_of(std::io::stdin().lock())?;
+            print(&inventory::collect(&JobContext::foreground(INVENTORY_TIMEOUT)))
+        }
         ["run", job, attempt] => {
             let attempt = attempt.parse().map_err(|_| usage())?;
             print(&job::run(parse_job(job)?, attempt, std::io::stdin().lock())?)

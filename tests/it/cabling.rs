@@ -1,6 +1,7 @@
 //! Declared cables against what nodes hear: a swapped pair is told as one, on the rack, on the nodes, in the history, and mended by a look.
 
 use muster_core::facts::Neighbour;
+use muster_core::wire::agent::JobSpec;
 use serde_json::{Value, json};
 
 use crate::simulated::World;
@@ -78,6 +79,32 @@ async fn two_swapped_cables_are_found_told_and_mended() {
     let rack = world.admin.get("/v1/racks/r1/cabling").await.expect(200).body;
     assert_eq!((&rack["wrong"], &rack["findings"]), (&json!(0), &json!([])));
     assert_eq!(told(&world, "n2").await.len(), 1, "a cable that is right is no news");
+}
+
+/// The interfaces whose switches are waited for in the next look at a node.
+async fn waited_for(world: &mut World, node: &str) -> Vec<String> {
+    world.ask(node, "inspect").await.expect(202);
+    let job = world.until_leased(node, "inventory").await;
+    let JobSpec::Inventory { cabled, .. } = &job.spec else { panic!("{job:?}") };
+    let cabled = cabled.clone();
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    cabled
+}
+
+/// A switch speaks every half minute, and a look takes a second: those that a cable is declared to are waited for, where somebody listens.
+#[tokio::test]
+async fn who_is_looked_at_waits_for_the_switches_of_its_declared_cables() {
+    let mut world = world().await;
+    world.settle().await;
+    assert_eq!(waited_for(&mut world, "n1").await, ["eth0"]);
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert_eq!(waited_for(&mut world, "n1").await, [""; 0], "an installed system listens to nobody");
+    let none = json!({ "spec": { "cables": [cable(3)] } });
+    world.admin.patch("/v1/racks/r1", &none).await.expect(200);
+    assert_eq!(waited_for(&mut world, "n2").await, [""; 0], "it has no declared cable");
 }
 
 #[tokio::test]

@@ -19,6 +19,8 @@ pub enum Command {
     Version,
     /// `wire::node::Inventory` as JSON.
     Inventory,
+    /// The same, once the switches of the interfaces that the input names had the time to speak.
+    InventoryHeard,
     /// Takes a `wire::node::Plan` on its input, answers with one `RunReply` and detaches.
     Run {
         job: JobId,
@@ -81,7 +83,7 @@ impl Command {
             Self::Version | Self::BootId | Self::Cancel { .. } | Self::Answer { .. } => (30, 64 << 10),
             Self::Reboot | Self::PowerOff | Self::TrustCa | Self::WriteMarker => (30, 64 << 10),
             Self::Run { .. } | Self::RunAttached { .. } => (60, 64 << 10),
-            Self::Inventory => (180, 16 << 20),
+            Self::Inventory | Self::InventoryHeard => (180, 16 << 20),
             Self::InstallNode { .. } => (300, 64 << 10),
             Self::Attach { .. } => (0, 0),
         };
@@ -94,6 +96,7 @@ impl fmt::Display for Command {
         match self {
             Self::Version => write!(f, "{MUSTER_NODE} version"),
             Self::Inventory => write!(f, "{MUSTER_NODE} inventory"),
+            Self::InventoryHeard => write!(f, "{MUSTER_NODE} inventory -"),
             Self::Run { job, attempt } => write!(f, "{MUSTER_NODE} run {job} {attempt}"),
             Self::RunAttached { job, attempt, offset, node } => {
                 if let Some(digest) = node {

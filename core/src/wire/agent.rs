@@ -211,7 +211,12 @@ pub enum JobSpec {
     /// Arm, power on (or reset) with a one-time PXE override, wait for the live image, log in, check identity. `once` inside.
     BootLive(BootLive),
     /// `muster-node inventory` in the live image or the installed OS.
-    Inventory { login: Login },
+    Inventory {
+        login: Login,
+        /// Interfaces with a declared cable: in the live image each is given the time in which a switch speaks (LLDP).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        cabled: Vec<String>,
+    },
     /// Shut down through the OS if it can be reached, then by BMC; observed off. Observe, then act.
     PowerOff { power: Power, login: Option<Login>, permit: PermitId },
     /// `muster-node run write-image`. Idempotent under its permit.

@@ -350,7 +350,8 @@ fn orders() {
         expect_serial: Some("S".into()),
     };
     golden("job-boot-live", &job(JobSpec::BootLive(boot)));
-    golden("job-inventory", &job(JobSpec::Inventory { login: login() }));
+    golden("job-inventory", &job(JobSpec::Inventory { login: login(), cabled: Vec::new() }));
+    golden("job-inventory-cabled", &job(JobSpec::Inventory { login: login(), cabled: vec!["eno1".into()] }));
     let manual = Power::Manual { person: "the lab".into() };
     golden("job-power-off", &job(JobSpec::PowerOff { power: manual, login: None, permit: permit() }));
     let off = |power| job(JobSpec::PowerOff { power, login: None, permit: permit() });

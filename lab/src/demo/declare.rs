@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{Artifacts, digest, toml_as_json};
-use super::network;
+use super::{cabling, network};
 use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
@@ -36,7 +36,8 @@ pub(super) async fn fleet(
     plan: &RackPlan,
     slurm: &Slurm,
 ) -> anyhow::Result<()> {
-    put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": RACK_BUDGET_W })).await?;
+    let rack = json!({ "site": "lab", "units": 12, "power_budget_w": RACK_BUDGET_W, "cables": cabling::plan(plan) });
+    put(client, "racks", "r1", rack).await?;
     put(client, "subnets", "provisioning", subnet()).await?;
     put(client, "hardware_profiles", "virtual-node", toml_as_json(&options.artifacts.profile)?).await?;
     put(client, "suites", "admit-cpu", toml_as_json(&options.artifacts.suite)?).await?;

@@ -50,7 +50,7 @@ pub(super) async fn tell(
         false => None,
     };
     inspect(rack, client, &mut watch).await?;
-    cabling::is_looked_at(&plan, programs, &watch).await?;
+    cabling::is_told(programs, &watch).await?;
     if disturbed {
         hold::stranger_is_left_alone(rack, client, &mut watch).await?;
     }

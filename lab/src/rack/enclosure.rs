@@ -23,6 +23,8 @@ pub(crate) struct Enclosure {
     pub(crate) covered: Vec<PathBuf>,
     /// Symbolic links to make in the covered directories: where, and to what.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Files to write in the covered directories, for all to read: where, and what.
+    pub(crate) files: Vec<(PathBuf, String)>,
 }
 
 impl Netns {
@@ -60,6 +62,9 @@ fn enclose(enclosure: &Enclosure) -> std::io::Result<()> {
     for (at, to) in &enclosure.links {
         fs::create_dir_all(at.parent().unwrap_or(run))?;
         symlink(to, at)?;
+    }
+    for (at, text) in &enclosure.files {
+        fs::write(at, text)?;
     }
     Ok(())
 }

@@ -180,7 +180,7 @@ impl Slurm {
 
 /// What makes this host look to a Slurm daemon like one of its own.
 fn enclosure(dir: &Path) -> Enclosure {
-    Enclosure { covered: Vec::new(), links: vec![(PathBuf::from(MUNGE_SOCKET), dir.join("munge.socket"))] }
+    Enclosure { links: vec![(PathBuf::from(MUNGE_SOCKET), dir.join("munge.socket"))], ..Enclosure::default() }
 }
 
 fn start_munged(dir: &Path, netns: &Netns) -> impl Fn() -> Result<Child, LabError> + Send + use<> {

@@ -1,6 +1,7 @@
 //! Switch ports that announced themselves (IEEE 802.1AB). Switches speak every 30 s or so: `live` leaves a listener behind, `inventory` tells what it
 //! heard.
 
+use std::io::Read;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,20 +13,56 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
 use super::text;
-use crate::failure::retryable;
+use crate::failure::{fatal, retryable};
 use crate::{files, paths};
 
 /// Where the listener writes what it hears.
 const HEARD: &str = "/run/muster/neighbours.json";
 /// Neighbours kept; one per NIC is what there should be.
 const NEIGHBOURS_MAX: usize = 256;
+/// A switch speaks every 30 s unless it was told otherwise (msgTxInterval, 802.1AB 9.2.5.7), and at once when a link comes up.
+const SPEAKS: Duration = Duration::from_secs(31);
+/// How often it is looked whether all have spoken.
+const LOOK: Duration = Duration::from_millis(200);
+/// Bytes of a list of interfaces.
+const LIST_MAX: u64 = 1 << 20;
 /// A live image does not stay longer than this.
 const LISTEN: Duration = Duration::from_secs(24 * 3600);
 const ETHERTYPE: [u8; 2] = [0x88, 0xcc];
 
 /// What was heard since the boot; empty where nobody listens.
 pub fn heard() -> Vec<Neighbour> {
-    files::read_json(&paths::at(HEARD), 1 << 20).ok().flatten().unwrap_or_default()
+    read().unwrap_or_default()
+}
+
+/// `None` where nobody listens.
+fn read() -> Option<Vec<Neighbour>> {
+    files::read_json(&paths::at(HEARD), 1 << 20).ok().flatten()
+}
+
+/// Waits until each of the listed interfaces that has a link heard something, or a switch had its time to speak; not at all where nobody listens. The
+/// list is JSON, and names those that cables are declared for.
+///
+/// # Errors
+/// `input` when it is no such list.
+pub fn await_those_of(list: impl Read) -> Result<(), Failure> {
+    let cabled: Vec<String> = serde_json::from_reader(list.take(LIST_MAX))
+        .map_err(|error| fatal("input", format!("no list of interfaces: {error}")))?;
+    let linked: Vec<String> = super::nics::list().into_iter().filter(|nic| nic.link_up).map(|nic| nic.name).collect();
+    let wanted: Vec<String> = cabled.into_iter().filter(|name| linked.contains(name)).collect();
+    wait(&wanted, SPEAKS, read);
+    Ok(())
+}
+
+fn wait(wanted: &[String], patience: Duration, read: impl Fn() -> Option<Vec<Neighbour>>) {
+    let began = Instant::now();
+    while let Some(heard) = read() {
+        let complete = wanted.iter().all(|name| heard.iter().any(|neighbour| neighbour.nic == *name));
+        if complete || began.elapsed() >= patience {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Leaves a listener behind. Not hearing switches is no reason not to boot, so nothing here fails.
@@ -53,6 +90,8 @@ pub fn listen() -> Result<(), Failure> {
     setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(60)).map_err(refused)?;
     let started = Instant::now();
     let mut known: Vec<Neighbour> = Vec::new();
+    // That somebody listens, and has heard nothing yet.
+    files::write_json(&paths::at(HEARD), 0o644, &known)?;
     let mut frame = [0; 2048];
     while started.elapsed() < LISTEN {
         let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) else { continue };
@@ -164,6 +203,25 @@ mod tests {
         for heard in [&named.system_name, &by_mac.system_name] {
             assert_eq!(heard.as_deref(), Some("leaf1.example.net"));
         }
+    }
+
+    #[test]
+    fn a_switch_gets_the_time_to_speak_and_no_more() {
+        let looks = std::cell::Cell::new(0);
+        let heard = |nic: &str| Neighbour { nic: nic.into(), ..Neighbour::default() };
+        let speaks_late = || {
+            looks.set(looks.get() + 1);
+            Some(if looks.get() < 3 { vec![heard("eno2")] } else { vec![heard("eno1"), heard("eno2")] })
+        };
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let after = |wanted: &[&str], patience| {
+            wait(&of(wanted), patience, speaks_late);
+            looks.replace(0)
+        };
+        assert_eq!(after(&["eno1", "eno2"], SPEAKS), 3, "it ends as soon as all have spoken");
+        assert_eq!(after(&["eno3"], Duration::ZERO), 1, "nobody is waited for longer than that");
+        assert_eq!(after(&[], SPEAKS), 1, "nobody is waited for");
+        wait(&of(&["eno1"]), SPEAKS, || None);
     }
 
     #[test]

@@ -153,7 +153,7 @@ async fn a_node_in_service_is_inspected_where_it_is() {
     for _ in 0..2 {
         let asked = world.ask("n1", "inspect").await.expect(202);
         let job = world.until_leased("n1", "inventory").await;
-        let JobSpec::Inventory { login } = &job.spec else { panic!("{job:?}") };
+        let JobSpec::Inventory { login, .. } = &job.spec else { panic!("{job:?}") };
         assert_eq!(Some(&login.host_key), world.value("n1", "os_host_key").await.as_ref(), "the installed system");
         world.agent.work(&job).await.unwrap();
         world.settle().await;

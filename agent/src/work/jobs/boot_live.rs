@@ -189,7 +189,7 @@ async fn log_in(
     // Its firmware is through: what the BMC says of it now is what this boot has.
     let (session, inventory) = tokio::join!(reach(context, &login, OtherKey::Refuse), told_by(bmc.as_ref()));
     let session = session?;
-    let facts = super::inventory::read(&session).await?.facts;
+    let facts = super::inventory::read(&session, &[]).await?.facts;
     let wanted = identity::Wanted { uuid: spec.expect_uuid.as_deref(), serial: spec.expect_serial.as_deref() };
     identity::check("the inventory", wanted, &facts.smbios)?;
     if let Some((_, view)) = &bmc {

@@ -32,7 +32,7 @@ use super::context::{JobContext, fatal};
 pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> {
     match &context.job.spec {
         JobSpec::BootLive(spec) => boot_live::run(context, spec).await,
-        JobSpec::Inventory { login } => inventory::run(context, login).await,
+        JobSpec::Inventory { login, cabled } => inventory::run(context, login, cabled).await,
         JobSpec::PowerOff { power, login, permit } => power_off::run(context, power, login.as_ref(), *permit).await,
         JobSpec::WriteImage { login, plan } => {
             supply::hold_blob(context, plan.digest).await?;

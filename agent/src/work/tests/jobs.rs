@@ -132,7 +132,7 @@ async fn a_system_that_is_to_be_up_and_lets_nobody_in_is_down_before_the_jobs_ti
     let gone = node("");
     let login = gone.login(PRINCIPAL);
     drop(gone);
-    let spec = JobSpec::Inventory { login: login.clone() };
+    let spec = JobSpec::Inventory { login: login.clone(), cabled: Vec::new() };
     let job = Job { timeout_s: 3600, spec, ..wipe(&agent, login.clone(), plan()).job.clone() };
     // However often it was tried before.
     let looking = JobContext::new(Job { attempt: 2, ..job.clone() }, Arc::clone(&agent));

@@ -122,7 +122,7 @@ async fn spec(
     Ok(match step {
         Step::BootLive => JobSpec::BootLive(boot_live(conn, s).await?),
         // Where no live image runs, it is the installed system that is looked at: a node in service is not rebooted for a look.
-        Step::Inventory => JobSpec::Inventory { login: live(conn, s).await?.map_or_else(|| installed(s), Ok)? },
+        Step::Inventory => inventory(conn, s).await?,
         Step::PowerOff => {
             // Its system is asked first, whichever it runs.
             let login = live(conn, s).await?.or_else(|| installed(s).ok());
@@ -236,6 +236,16 @@ async fn boot_live(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<B
 
 fn permit(s: &Sources<'_>) -> anyhow::Result<PermitId> {
     s.row.permit.context("the job has no permit")
+}
+
+/// What the node has, and in the live image what is at the other ends of its declared cables: an installed system listens to no switch.
+async fn inventory(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<JobSpec> {
+    let Some(login) = live(conn, s).await? else {
+        return Ok(JobSpec::Inventory { login: installed(s)?, cabled: Vec::new() });
+    };
+    let planned = db::cabling::find_plan_of(conn, s.row.node).await?;
+    let cables = planned.map(|(node, plan)| plan.cables.into_iter().filter(move |cable| cable.node == node));
+    Ok(JobSpec::Inventory { login, cabled: cables.into_iter().flatten().map(|cable| cable.nic).collect() })
 }
 
 /// A login to the live image, while one is pinned.
