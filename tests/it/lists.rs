@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use muster_api::access::Scope;
+use muster_server::db::filter::{Key, NODES, Order, list_ids, parse};
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::support::fleet;
 use crate::support::server::{Caller, Server};
@@ -257,5 +260,118 @@ async fn a_field_of_few_words_takes_no_other() {
         let refused = admin.get(&with(path, "filter", &format!("{field}=perhaps"))).await.expect(422);
         assert!(refused.text.contains("unknown_value") && refused.text.contains("true, false"), "{}", refused.text);
         admin.get(&with(path, "filter", &format!("{field}=true"))).await.expect(200);
+    }
+}
+
+/// A fleet whose nodes stand in runs: so many of `r1` first, then those of another rack, then as many of `r1` again.
+async fn in_runs(nodes: u32, run: u32) -> (Server, Caller) {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare_pool(&admin).await;
+    let far = json!({ "spec": { "site": "lab", "units": 42, "power_budget_w": 1000 } });
+    admin.put("/v1/racks/other", &far).await.expect(201);
+    admin.put("/v1/nodes/n1", &fleet::node(1)).await.expect(201);
+    let runs =
+        "INSERT INTO nodes (id, name, labels, annotations, spec, site_id, rack_id, profile_id, power, power_person, created_at, updated_at, state, entered_at, epoch, in_cluster)
+         SELECT (lpad(to_hex(1700000000000 + g), 12, '0') || '70008000000000000000')::uuid, 'm' || lpad(g::text, 5, '0'),
+                jsonb_build_object('parity', CASE WHEN g % 2 = 0 THEN 'even' ELSE 'odd' END), '{}', n.spec, n.site_id,
+                (SELECT id FROM objects WHERE kind = 'rack' AND name = CASE WHEN g > RUN AND g <= NODES - RUN THEN 'other' ELSE 'r1' END),
+                n.profile_id, 'manual', 'ada', now(), now(), 'available', now(), 0, false
+         FROM nodes n, generate_series(1, NODES) g WHERE n.name = 'n1'";
+    let runs = runs.replace("NODES", &nodes.to_string()).replace("RUN", &run.to_string());
+    sqlx::query(sqlx::AssertSqlSafe(runs)).execute(&server.app.pool).await.unwrap();
+    for statement in [
+        "UPDATE nodes SET rack_id = (SELECT id FROM objects WHERE kind = 'rack' AND name = 'other') WHERE name = 'n1'",
+        "ANALYZE nodes",
+    ] {
+        sqlx::query(statement).execute(&server.app.pool).await.unwrap();
+    }
+    // Rows are known to be visible to all once nobody is left who began before them, whose databases these may be.
+    let begun = std::time::Instant::now();
+    let seen = "SELECT relallvisible >= relpages - 1 FROM pg_class WHERE relname = 'nodes'";
+    loop {
+        sqlx::query("VACUUM nodes").execute(&server.app.pool).await.unwrap();
+        if sqlx::query_scalar(seen).fetch_one(&server.app.pool).await.unwrap() {
+            return (server, admin);
+        }
+        assert!(begun.elapsed().as_secs() < 60, "somebody began before and does not end");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+/// What does not fit is passed by in an index: a page behind thousands of such nodes costs what any page does.
+#[tokio::test]
+async fn what_does_not_fit_is_not_fetched() {
+    let (server, _) = in_runs(20_000, 2000).await;
+    let mut conn = server.app.pool.acquire().await.unwrap();
+    let odd = Scope { labels: [("parity".to_owned(), "odd".to_owned())].into(), ..Scope::default() };
+    for (filter, sight) in [
+        ("rack~\"r1*\"", Vec::new()),
+        ("rack~\"r1*\"", vec![vec![odd]]),
+        ("rack~\"r1*\" AND label.parity=odd", Vec::new()),
+        ("rack~\"r1*\" AND state=available", Vec::new()),
+    ] {
+        for sort in NODES.sorts {
+            let terms = parse(filter).unwrap();
+            // Behind the last one of the first run, whichever way.
+            let number = if sort.order == Order::Up { 2000 } else { 18_001 };
+            let after = match sort.key {
+                Key::Name => format!("m{number:05}"),
+                Key::Id => format!("{:012x}70008000000000000000", 1_700_000_000_000_u64 + number),
+            };
+            let mut tx = conn.begin().await.unwrap();
+            let before = rows_read(&mut tx).await;
+            let ids = list_ids(&mut tx, &NODES, (&terms, &sight), (*sort, Some(&after)), 40).await.unwrap();
+            let read = rows_read(&mut tx).await - before;
+            tx.rollback().await.unwrap();
+            assert_eq!(ids.len(), 40, "{filter} by {}, {sight:?}", sort.word());
+            assert!(read < 200, "{filter} by {}, {sight:?}: {read} rows were fetched to pass 16,000", sort.word());
+        }
+    }
+}
+
+/// How many rows of the table of nodes this session has fetched and not reported yet, which it does between transactions.
+async fn rows_read(conn: &mut sqlx::PgConnection) -> i64 {
+    let read = "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'nodes'";
+    sqlx::query_scalar(read).fetch_one(conn).await.unwrap()
+}
+
+/// Whatever helps a page along, the pages are the list.
+#[tokio::test]
+async fn pages_of_a_list_in_runs_are_the_list() {
+    let (server, admin) = in_runs(5000, 50).await;
+    let body =
+        json!({ "name": "odd", "role": "viewer", "scope": { "labels": { "parity": "odd" } }, "expires_in_s": 3600 });
+    let made = admin.post("/v1/tokens", &body).await.expect(201);
+    let odd = server.with(made.body["secret"].as_str().map(str::to_owned));
+    for (caller, filter, fits) in [
+        (&admin, "rack~%22r*%22", 100),
+        (&admin, "rack~%22r*%22 AND label.parity=odd", 50),
+        (&admin, "rack~%22*%22 AND state=available AND name~%22m000*%22", 99),
+        (&odd, "rack~%22r*%22 AND state!=failed", 50),
+        (&odd, "site~%22l*%22 AND profile~%22v*%22 AND rack=r1", 50),
+        (&admin, "rack~%22none*%22 AND label.parity=odd", 0),
+    ] {
+        for sort in ["name", "-name", "created_at", "-created_at"] {
+            let path = format!("/v1/nodes?count=exact&limit=17&sort={sort}&filter={}", filter.replace(' ', "%20"));
+            let (mut seen, mut token) = (Vec::new(), String::new());
+            loop {
+                let page = caller.get(&format!("{path}{token}")).await.expect(200).body;
+                assert_eq!(page["count"], fits, "{filter}");
+                seen.extend(page["items"].as_array().unwrap().iter().map(|node| node["name"].to_string()));
+                match page["next_page_token"].as_str() {
+                    Some(next) => token = format!("&page_token={next}"),
+                    None => break,
+                }
+            }
+            let distinct: BTreeSet<_> = seen.iter().cloned().collect();
+            assert_eq!((seen.len(), distinct.len()), (fits, fits), "{filter} by {sort}");
+            let mut sorted = seen.clone();
+            sorted.sort();
+            if sort.starts_with('-') {
+                sorted.reverse();
+            }
+            assert_eq!(seen, sorted, "{filter} by {sort}");
+        }
     }
 }

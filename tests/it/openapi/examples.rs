@@ -145,23 +145,7 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
         let now = world.server.app.clock.now().to_string();
         sqlx::query(statement).bind(now).execute(&world.server.app.pool).await.unwrap();
     }
-    // The third one is more than chance, which opens a breaker.
-    let alert = |node: &str| {
-        json!({ "status": "firing", "startsAt": "2026-01-05T07:59:00Z", "fingerprint": node,
-                "labels": { "alertname": "GpuXid79", "node": node, "muster": "quarantine" },
-                "annotations": { "summary": "GPU 3 has fallen off the bus" } })
-    };
-    let alerts = json!({ "version": "4", "alerts": [alert("n3"), alert("n2"), alert("n1")] });
-    let mut post = async |operation: &str, path: &str, body: Value| {
-        let reply = admin.header("if-match", "*").post(path, &body).await;
-        answers.keep(operation, &reply);
-    };
-    post("report_alerts", "/v1/alerts", alerts).await;
-    let breaker = admin.get("/v1/breakers").await.expect(200).body["items"][0].clone();
-    // It is read while it is open.
-    answers.keep("list_breakers", &admin.get("/v1/breakers?limit=2").await);
-    let reset = admin.post(&format!("/v1/breakers/{}/reset", text(&breaker["id"])), &json!({})).await;
-    answers.keep("reset_breaker", &reset);
+    alarm(&admin, answers).await;
     seals::round(&world.server.app, 0).await.unwrap();
     let components = admin.get("/v1/nodes/n1/components").await.expect(200).body;
     vec![
@@ -173,6 +157,23 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
         ("id", text(&looked.body["id"])),
         ("serial", text(&components["items"][0]["serial"])),
     ]
+}
+
+/// Alerts of three nodes at once, the breaker that they open, and its end.
+async fn alarm(admin: &Caller, answers: &mut Answers) {
+    // The third one is more than chance, which opens a breaker.
+    let alert = |node: &str| {
+        json!({ "status": "firing", "startsAt": "2026-01-05T07:59:00Z", "fingerprint": node,
+                "labels": { "alertname": "GpuXid79", "node": node, "muster": "quarantine" },
+                "annotations": { "summary": "GPU 3 has fallen off the bus" } })
+    };
+    let alerts = json!({ "version": "4", "alerts": [alert("n3"), alert("n2"), alert("n1")] });
+    answers.keep("report_alerts", &admin.post("/v1/alerts", &alerts).await);
+    let breaker = admin.get("/v1/breakers").await.expect(200).body["items"][0].clone();
+    // It is read while it is open.
+    answers.keep("list_breakers", &admin.get("/v1/breakers?limit=2").await);
+    let reset = admin.post(&format!("/v1/breakers/{}/reset", breaker["id"].as_str().unwrap()), &json!({})).await;
+    answers.keep("reset_breaker", &reset);
 }
 
 /// Reads all that can be read.

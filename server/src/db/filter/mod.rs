@@ -58,6 +58,20 @@ pub struct List {
     field: fn(&Term) -> Result<Field<'_>, Error>,
     /// Where they lie, which decides who sees them.
     place: Place,
+    /// The same rows once more, for what an index can answer of them alone.
+    twin: Option<Twin>,
+}
+
+/// A list's rows once more, joined where a page is sought by something that lies in runs, as racks do in the order of names, beside something
+/// that no index holds: the runs of what does not fit are then passed in an index, and no row of them is fetched.
+#[derive(Clone, Copy, Debug)]
+struct Twin {
+    by_name_from: &'static str,
+    by_id_from: &'static str,
+    id: &'static str,
+    by_name: &'static str,
+    /// Columns of the list, and the twin's.
+    columns: &'static [(&'static str, &'static str)],
 }
 
 /// All of a table's rows, whoever reads, by nothing: each list says in what it is more than that.
@@ -74,7 +88,11 @@ const WHOLE: List = List {
     by_name: "",
     field: |term| Err(unknown(&term.field, "nothing")),
     place: NOWHERE,
+    twin: None,
 };
+
+/// More objects than any fleet has of a kind: what more are called like is left to the database to look up row by row.
+const MOST_NAMED: i64 = 10_000;
 
 /// What a list runs by: something that no two rows share and that an index serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +156,11 @@ enum Field<'term> {
         column: &'static str,
         kind: &'static str,
     },
+    /// One of these.
+    Among {
+        column: &'static str,
+        ids: Vec<Uuid>,
+    },
     /// The node that a column refers to, by its name or id.
     Node {
         column: &'static str,
@@ -174,6 +197,8 @@ pub async fn list_ids(
     (sort, after): (Sort, Option<&str>),
     limit: i64,
 ) -> Result<Vec<Uuid>, Error> {
+    let fields = fields(conn, list, terms).await?;
+    let (list, fields) = beside_twin(list, sort.key, fields, sight);
     let column = match sort.key {
         Key::Name => list.by_name,
         Key::Id => list.id,
@@ -184,7 +209,7 @@ pub async fn list_ids(
     };
     let mut query = QueryBuilder::<Postgres>::new("SELECT ");
     query.push(list.id);
-    rows(&mut query, list, sight);
+    rows(&mut query, &list, sight);
     if let Some(after) = after {
         query.push(" AND ").push(column).push(beyond);
         match sort.key {
@@ -192,10 +217,63 @@ pub async fn list_ids(
             Key::Id => query.push_bind(after.parse::<Uuid>().map_err(|_| no_position())?),
         };
     }
-    conditions(&mut query, list, terms, sight)?;
+    conditions(&mut query, &list, terms, fields, sight);
     query.push(" ORDER BY ").push(column).push(down).push(" LIMIT ").push_bind(limit);
     // Planned for these values: which index is best depends on how many rows a filter fits.
     Ok(query.build_query_scalar().persistent(false).fetch_all(conn).await?)
+}
+
+/// What each term asks of which column. Objects that are called like something are looked up first: knowing how many there are, the planner
+/// knows how many rows fit, and each row is looked up among them at once.
+async fn fields<'term>(conn: &mut PgConnection, list: &List, terms: &'term [Term]) -> Result<Vec<Field<'term>>, Error> {
+    let mut fields = Vec::with_capacity(terms.len());
+    for term in terms {
+        let field = (list.field)(term)?;
+        let Field::Object { column, kind } = field else {
+            fields.push(field);
+            continue;
+        };
+        let ids = match term.op {
+            Op::Like => objects_like(conn, kind, &term.value).await?,
+            Op::Equal | Op::NotEqual => None,
+        };
+        fields.push(ids.map_or(Field::Object { column, kind }, |ids| Field::Among { column, ids }));
+    }
+    Ok(fields)
+}
+
+/// The ids of the objects of a kind that are called like this; nothing when they are too many to name.
+async fn objects_like(conn: &mut PgConnection, kind: &str, value: &str) -> Result<Option<Vec<Uuid>>, Error> {
+    let ids = sqlx::query_scalar!(
+        "SELECT id FROM objects WHERE kind = $1 AND name LIKE $2 LIMIT $3",
+        kind,
+        pattern(value),
+        MOST_NAMED + 1,
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(i64::try_from(ids.len()).is_ok_and(|found| found <= MOST_NAMED).then_some(ids))
+}
+
+/// The list with its twin, where that helps: alone, what lies in runs is in the index already.
+fn beside_twin<'term>(
+    list: &List,
+    key: Key,
+    mut fields: Vec<Field<'term>>,
+    sight: &Sight,
+) -> (List, Vec<Field<'term>>) {
+    let in_runs = fields.iter().any(|field| matches!(field, Field::Among { .. }));
+    let alone = fields.len() == 1 && sight.is_empty();
+    let Some(twin) = list.twin.filter(|_| in_runs && !alone) else { return (*list, fields) };
+    for field in &mut fields {
+        let Field::Among { column, .. } = field else { continue };
+        *column = twin.columns.iter().find(|(own, _)| own == column).map_or(*column, |(_, theirs)| *theirs);
+    }
+    let from = match key {
+        Key::Name => twin.by_name_from,
+        Key::Id => twin.by_id_from,
+    };
+    (List { from, id: twin.id, by_name: twin.by_name, ..*list }, fields)
 }
 
 fn no_position() -> Error {
@@ -214,13 +292,14 @@ pub async fn count(
 ) -> Result<Option<i64>, Error> {
     // There is little of what shares a table: a guess is no cheaper.
     let how = if list.kind.is_some() && how == Count::Estimate { Count::Exact } else { how };
+    let fields = if how == Count::None { Vec::new() } else { fields(conn, list, terms).await? };
     let mut query = QueryBuilder::<Postgres>::new(match how {
         Count::None => return Ok(None),
         Count::Exact => "SELECT count(*)",
         Count::Estimate => "EXPLAIN (FORMAT JSON) SELECT",
     });
     rows(&mut query, list, sight);
-    conditions(&mut query, list, terms, sight)?;
+    conditions(&mut query, list, terms, fields, sight);
     if how == Count::Exact {
         return Ok(Some(query.build_query_scalar().persistent(false).fetch_one(conn).await?));
     }
@@ -239,7 +318,7 @@ pub async fn seen(conn: &mut PgConnection, list: &List, sight: &Sight) -> Result
     let mut query = QueryBuilder::<Postgres>::new("SELECT ");
     query.push(list.id);
     rows(&mut query, list, sight);
-    conditions(&mut query, list, &[], sight)?;
+    conditions(&mut query, list, &[], Vec::new(), sight);
     Ok(Some(query.build_query_scalar().persistent(false).fetch_all(conn).await?))
 }
 
@@ -254,13 +333,12 @@ fn rows(query: &mut QueryBuilder<Postgres>, list: &List, sight: &Sight) {
     }
 }
 
-fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], sight: &Sight) -> Result<(), Error> {
-    for term in terms {
+fn conditions(query: &mut QueryBuilder<Postgres>, list: &List, terms: &[Term], fields: Vec<Field<'_>>, sight: &Sight) {
+    for (term, field) in terms.iter().zip(fields) {
         query.push(" AND ");
-        condition(query, (list.field)(term)?, term, list.as_of);
+        condition(query, field, term, list.as_of);
     }
     sight::within(query, &list.place, sight);
-    Ok(())
 }
 
 fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term, as_of: Option<Timestamp>) {
@@ -274,6 +352,9 @@ fn condition(query: &mut QueryBuilder<Postgres>, field: Field<'_>, term: &Term, 
             compare(query, term);
         }
         Field::Object { column, kind } => among(query, column, term.op, |query| named_objects(query, kind, term)),
+        Field::Among { column, ids } => {
+            query.push(column).push(" = ANY (").push_bind(ids).push(")");
+        }
         Field::Node { column } => {
             let named = |query: &mut QueryBuilder<Postgres>| {
                 query.push("(SELECT id FROM nodes WHERE name");

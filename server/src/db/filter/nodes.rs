@@ -3,7 +3,7 @@
 use muster_core::lifecycle::state::State;
 
 use super::sight::OF_NODE;
-use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, WHOLE, unknown, word};
+use super::{Field, List, NAME_DOWN, NAME_UP, NEWEST_FIRST, OLDEST_FIRST, Term, Twin, WHOLE, unknown, word};
 use crate::error::Error;
 
 /// All nodes.
@@ -16,6 +16,14 @@ pub const NODES: List = List {
     by_name: "n.name",
     field,
     place: OF_NODE,
+    twin: Some(Twin {
+        by_name_from: "nodes k JOIN nodes n ON n.id = k.id",
+        // Not by the id that the list runs by: both sides would run by it, and the rows of one of them are fetched.
+        by_id_from: "nodes k JOIN nodes n ON n.name = k.name",
+        id: "k.id",
+        by_name: "k.name",
+        columns: &[("n.site_id", "k.site_id"), ("n.rack_id", "k.rack_id"), ("n.profile_id", "k.profile_id")],
+    }),
     ..WHOLE
 };
 
