@@ -82,8 +82,7 @@ pub struct SiteConfig {
     pub consoles: Vec<ConsoleTarget>,
 }
 
-/// Where a node's serial console can be read: raw bytes over TCP, as a conserver, a terminal server or a bridge to serial over LAN gives
-/// them. The agent only reads.
+/// Where a node's serial console is read, and only read: raw bytes over TCP, as of a conserver, a terminal server or a bridge to serial over LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleTarget {
