@@ -15,6 +15,7 @@ use muster_api::operations::{Operation, OperationLogLine, Step};
 use muster_core::lifecycle::steps::Step as Kind;
 use muster_core::wire::noticed::Noticed;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// Pages of one list that are read; a run has a few.
@@ -196,7 +197,7 @@ impl Recorded {
     fn first_act(&self, step: &Step, began: Timestamp) -> Option<Timestamp> {
         let first = |kind: &str| {
             let own = self.events.iter().filter(|event| event.kind == kind);
-            let own = own.filter(|event| event.detail["job"] == serde_json::json!(step.job));
+            let own = own.filter(|event| event.detail["job"] == json!(step.job));
             own.map(|event| event.at).find(|at| *at >= began)
         };
         let said = || {
@@ -221,6 +222,15 @@ impl Recorded {
 /// Never less than nothing: the two times may be of two transactions.
 fn ms(from: Timestamp, to: Timestamp) -> i64 {
     i64::try_from(to.duration_since(from).as_millis()).unwrap_or(i64::MAX).max(0)
+}
+
+/// The shares for other programs: milliseconds, by hand-over and in sum.
+pub(super) fn told(shares: &[Share]) -> Value {
+    let told = shares.iter().map(|share| {
+        let parts: BTreeMap<_, _> = HandOver::ALL.into_iter().map(|kind| (kind.name(), share.of(kind))).collect();
+        json!({ "node": share.node, "operation": share.operation, "parts": parts, "sum": share.sum(), "looks": share.looks, "took": share.took })
+    });
+    told.collect()
 }
 
 /// Prints the shares as a table, and where most of each node's time went.

@@ -1,13 +1,16 @@
 //! What a person reads at the end: each node's timeline with the time of each step, the gates, Muster's own share, and the
 //! job's output.
 
+use std::path::Path;
+
+use anyhow::Context;
 use muster_api::client::Client;
 use muster_core::gates::{GateResult, Limit, Verdict};
 
 use super::overhead::{self, Recorded};
 
-/// Prints the report of a finished run.
-pub(super) async fn print(client: &Client, nodes: &[&str], job: &str) -> anyhow::Result<()> {
+/// Prints the report of a finished run, and leaves what is measured of it in the run's directory.
+pub(super) async fn print(client: &Client, nodes: &[&str], job: &str, dir: &Path) -> anyhow::Result<()> {
     for node in nodes {
         println!("\n=== {node}: timeline");
         for entry in client.node_timeline(node).await?.items {
@@ -19,7 +22,9 @@ pub(super) async fn print(client: &Client, nodes: &[&str], job: &str) -> anyhow:
             run.results.iter().for_each(print_gate);
         }
     }
-    overhead::print(&Recorded::read(client, nodes).await?.shares());
+    let shares = Recorded::read(client, nodes).await?.shares();
+    overhead::print(&shares);
+    std::fs::write(dir.join("overhead.json"), overhead::told(&shares).to_string()).context("write overhead.json")?;
     println!("\n=== the admitted node, as Slurm saw it\n{job}");
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(super) async fn tell(
         adopt::tell(options, rack, slurm, programs, &plan, &mut watch).await?;
     }
     oracle::check_acts(rack, client, &watch).await?;
-    report::print(client, &[GOOD, FAILING, SMALL], &job).await
+    report::print(client, &[GOOD, FAILING, SMALL], &job, &options.dir).await
 }
 
 fn planned(rack: &Rack) -> anyhow::Result<RackPlan> {
