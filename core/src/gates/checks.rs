@@ -37,13 +37,7 @@ pub const CHECKS: &[Check] = &[
     check("A13", "Memory and machine-check errors", "DIMMs, processors and buses that report errors"),
     check("A14", "Time", "clocks that munge and TLS refuse"),
     check("A15", "Mounts and RAID", "full file systems, degraded arrays"),
-    missing(
-        "A16",
-        "BMC, power supplies, fans",
-        "lost redundancy, sensors beyond their limits",
-        "no gate asks a BMC: agents read its event log and sensors when a job that powers the machine fails, into that job's log; the node's page and the \
-         RMA bundle show them, and nothing judges them",
-    ),
+    check("A16", "BMC, power supplies, fans", "lost redundancy, sensors beyond their limits"),
     check("A17", "Kernel log", "Xid and SXid events, lost GPUs, bus errors, hung tasks, failing adapters"),
     check("B1", "DCGM diagnostics", "what NVIDIA's own tests find, at levels 1 to 4"),
     check("C1", "Every GPU under load (gpu-burn)", "GPUs that compute wrongly, or slower than their neighbours"),

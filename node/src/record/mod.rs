@@ -45,6 +45,7 @@ const CALLS: &[(&str, &str, &[&str])] = &[
     ("perfquery.txt", "perfquery", &["perfquery", "-x"]),
     ("ibv_devinfo.txt", "", &["ibv_devinfo"]),
     ("rdma-link.txt", "", &["rdma", "link"]),
+    ("ipmitool-sdr.txt", "ipmitool-sdr", &["ipmitool", "sdr", "elist"]),
     ("lshw.json", "lshw", &["lshw", "-json"]),
     ("lspci.txt", "", &["lspci", "-vvv", "-nn"]),
     ("nvme-list.json", "", &["nvme", "list", "-o", "json"]),

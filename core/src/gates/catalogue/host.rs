@@ -160,6 +160,15 @@ const RAID: &[Metric] = &[
     each("array", "raid.rebuilding", "flags"),
 ];
 
+/// What the node's own BMC measures: sensors that read something, those beyond a threshold, power supplies that fail, redundancies that are not full.
+const SDR: &[Metric] = &[
+    metric("bmc.sensors", "sensors"),
+    metric("bmc.warning", "sensors"),
+    metric("bmc.critical", "sensors"),
+    metric("psu.failing", "sensors"),
+    metric("bmc.not_redundant", "sensors"),
+];
+
 pub(super) const PARSERS: &[Parser] = &[
     builtin("facts", "inventory", FACTS),
     builtin("packages", "dpkg's record", PACKAGES),
@@ -180,6 +189,7 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("iperf3", "`iperf3 --json`, TCP", IPERF3),
     tool("smartctl", "`smartctl --json -a`, smartctl 7, NVMe", SMARTCTL),
     tool("nvme-smart-log", "`nvme smart-log --output-format=json`, nvme-cli 2", SMART_LOG),
+    tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR),
     tool("lshw", "`lshw -json`, lshw 02.19", LSHW),
     tool("kernel-log", "`dmesg`, with any of its time formats, and `journalctl -k`", KERNEL_LOG),
 ];

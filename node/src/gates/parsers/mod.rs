@@ -20,6 +20,7 @@ mod pcie; // Link width and speed
 mod raid; // Arrays of disks
 mod rdma; // Tools of RDMA networks
 mod scan; // Numbers and words
+mod sensors; // What the BMC measures
 mod services; // Units of the stack
 mod smartctl; // Disk health
 mod stress_ng; // Processor load with verification
@@ -123,6 +124,7 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
         "gpu-fryer" => nvidia::gpu_fryer::parse(answer),
         "ibstat" => rdma::ibstat::parse(answer),
         "iperf3" => iperf3::parse(answer),
+        "ipmitool-sdr" => sensors::parse(answer),
         "kernel-log" => kernel_log::parse(answer, xid),
         "lshw" => lshw::parse(answer),
         "mdadm-detail" => raid::mdadm::parse(answer),

@@ -13,7 +13,7 @@ use super::recordings::{RECORDINGS, Recording};
 use crate::gates::parsers::{Answer, Reading, parse};
 
 /// Units of things that are counted; a gate holds these against what the node has.
-const COUNTED: [&str; 26] = [
+const COUNTED: [&str; 27] = [
     "GPUs",
     "links",
     "ports",
@@ -40,6 +40,7 @@ const COUNTED: [&str; 26] = [
     "errno",
     "iterations",
     "bytes",
+    "sensors",
 ];
 
 /// Gates over all that a recording gives, one for each number of times that something is given: counts exactly, all else whatever it is.

@@ -65,6 +65,8 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("dcgmproftester", "dcgmproftester-documented.txt", ("gflops)", "gops)")),
     of("df", "df-9.1-space.txt", ("1024-blocks", "512-blocks")),
     of("df", "df-9.1-inodes.txt", ("IUse%", "IUsed%")),
+    of("ipmitool-sdr", "ipmitool-1.8.19-sdr.txt", ("| ok ", "| fine ")),
+    of("ipmitool-sdr", "ipmitool-1.8.19-sdr-failing.txt", ("| lnr ", "| low ")),
     of("mdstat", "mdstat-raid1-degraded.txt", ("active raid", "active level")),
     of("mdstat", "mdstat-raid1-mended.txt", ("active raid", "active level")),
     of("mdadm-detail", "mdadm-raid1-degraded.txt", ("Version : 1.2", "Version : 2.0")),

@@ -1,0 +1,182 @@
+//! `ipmitool sdr elist`: a line for each sensor of the node's own BMC, `NAME | NUMBER | STATE | ENTITY | READING`.
+
+use super::{Answer, Reading, scan};
+
+/// Sensors of one BMC; the largest known have some hundred.
+const SENSORS_MAX: usize = 2000;
+/// Bytes of a sensor's name (IPMI 2.0, table 43-1, ID string).
+const NAME_MAX: usize = 16;
+/// The entity that power supplies are (IPMI 2.0, table 43-13).
+const POWER_SUPPLY: &str = "10";
+/// What a power supply says when it does not do its part (IPMI 2.0, table 42-3, type 08h), in ipmitool's words.
+const FAILING: [&str; 6] = [
+    "Failure detected",
+    "Predictive failure",
+    "Power Supply AC lost",
+    "AC lost or out-of-range",
+    "AC out-of-range, but present",
+    "Config Error",
+];
+/// How every state of redundancy begins that is not full (IPMI 2.0, table 42-2, type 0Bh).
+const NOT_REDUNDANT: [&str; 3] = ["Redundancy Lost", "Redundancy Degraded", "Non-Redundant"];
+
+/// Where a reading lies (IPMI 2.0, section 35.14), as ipmitool abbreviates it.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Fine,
+    /// Beyond its non-critical threshold.
+    Warning,
+    /// Beyond its critical or its non-recoverable one.
+    Critical,
+    /// Disabled, or nothing is there to be measured.
+    NoReading,
+}
+
+pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
+    if answer.exit != 0 {
+        return Err(format!("the BMC was not asked (status {}): {}", answer.exit, scan::word(answer.messages)));
+    }
+    scan::whole(answer.text)?;
+    let mut reading = Reading::default();
+    let (mut seen, mut counts) = (Vec::new(), Counts::default());
+    for line in answer.text.lines() {
+        let sensor = read(line).ok_or_else(|| format!("{:?} is not understood", scan::word(line)))?;
+        if seen.contains(&sensor.number) || seen.len() >= SENSORS_MAX {
+            return Err(format!("sensor {} stands there twice", scan::word(sensor.number)));
+        }
+        seen.push(sensor.number);
+        if let Some(trouble) = counts.add(&sensor) {
+            reading.notes.push(format!("{} {trouble}: {}", scan::word(sensor.name), scan::word(sensor.reading)));
+        }
+    }
+    if counts.read == 0 {
+        return Err("no sensor reads anything".into());
+    }
+    reading.count("bmc.sensors", counts.read);
+    reading.count("bmc.warning", counts.warning);
+    reading.count("bmc.critical", counts.critical);
+    reading.count("psu.failing", counts.failing);
+    reading.count("bmc.not_redundant", counts.not_redundant);
+    Ok(reading)
+}
+
+#[derive(Default)]
+struct Counts {
+    read: usize,
+    warning: usize,
+    critical: usize,
+    failing: usize,
+    not_redundant: usize,
+}
+
+impl Counts {
+    /// Counts a sensor; what is wrong with it, where something is.
+    fn add(&mut self, sensor: &Sensor<'_>) -> Option<&'static str> {
+        self.read += usize::from(sensor.state != State::NoReading);
+        let says = |words: &[&str]| words.iter().any(|word| sensor.reading.contains(word));
+        let (count, trouble) = match sensor.state {
+            State::NoReading => return None,
+            State::Critical => (&mut self.critical, "is beyond its critical threshold"),
+            State::Warning => (&mut self.warning, "is beyond its warning threshold"),
+            State::Fine if sensor.entity == POWER_SUPPLY && says(&FAILING) => (&mut self.failing, "fails"),
+            State::Fine if says(&NOT_REDUNDANT) => (&mut self.not_redundant, "is not redundant"),
+            State::Fine => return None,
+        };
+        *count += 1;
+        Some(trouble)
+    }
+}
+
+struct Sensor<'a> {
+    name: &'a str,
+    /// `03h`, with the controller's address where it is another's.
+    number: &'a str,
+    state: State,
+    /// The kind of part it belongs to, without which of them.
+    entity: &'a str,
+    reading: &'a str,
+}
+
+/// A name may hold bars, the other columns do not.
+fn read(line: &str) -> Option<Sensor<'_>> {
+    let mut columns = line.rsplitn(5, '|').map(str::trim);
+    let (reading, entity, state) = (columns.next()?, columns.next()?, columns.next()?);
+    let (number, name) = (columns.next()?, columns.next()?);
+    let (entity, instance) = entity.split_once('.')?;
+    let numbered = number.strip_suffix('h').is_some_and(|hex| u16::from_str_radix(hex, 16).is_ok());
+    let named = (1..=NAME_MAX).contains(&name.len());
+    if !numbered || !named || entity.parse::<u8>().is_err() || instance.parse::<u8>().is_err() {
+        return None;
+    }
+    let state = match state {
+        "ok" => State::Fine,
+        "nc" | "lnc" | "unc" => State::Warning,
+        "cr" | "lcr" | "ucr" | "nr" | "lnr" | "unr" => State::Critical,
+        "ns" => State::NoReading,
+        _ => return None,
+    };
+    Some(Sensor { name, number, state, entity, reading })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<(&'static str, f64)> {
+        let answer = Answer { exit: 0, text, messages: "", serial: None };
+        let reading = parse(&answer).unwrap_or_else(|why| panic!("{text}: {why}"));
+        let found = |metric| reading.number(metric, "").filter(|count| *count > 0.0).map(|count| (metric, count));
+        ["bmc.sensors", "bmc.warning", "bmc.critical", "psu.failing", "bmc.not_redundant"]
+            .into_iter()
+            .filter_map(found)
+            .collect()
+    }
+
+    #[test]
+    fn each_trouble_is_counted_as_what_it_is() {
+        for (state, metric) in
+            [("lnc", "bmc.warning"), ("unc", "bmc.warning"), ("ucr", "bmc.critical"), ("nr", "bmc.critical")]
+        {
+            let said = format!("Left|Fan | 1fh | {state} | 29.1 | 400 RPM\n");
+            assert_eq!(told(&said), [("bmc.sensors", 1.0), (metric, 1.0)], "{state}");
+        }
+        for (state, metric) in [
+            ("Presence detected, Failure detected", "psu.failing"),
+            ("Presence detected, Predictive failure", "psu.failing"),
+            ("Config Error: Vendor Mismatch", "psu.failing"),
+            ("Redundancy Degraded from Fully Redundant", "bmc.not_redundant"),
+            ("Non-Redundant: Insufficient Resources", "bmc.not_redundant"),
+        ] {
+            let said = format!("PS | 03h | ok  | 10.1 | {state}\n");
+            assert_eq!(told(&said), [("bmc.sensors", 1.0), (metric, 1.0)], "{state}");
+        }
+        // A drive that says so is no power supply, and what is absent reads nothing.
+        let said =
+            "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
+        assert_eq!(told(said), [("bmc.sensors", 1.0)]);
+    }
+
+    #[test]
+    fn what_is_no_list_of_sensors_is_an_error() {
+        let good = "PS | 03h | ok  | 10.1 | Presence detected\n";
+        let read = |exit, text: &str| parse(&Answer { exit, text, messages: "Could not open device", serial: None });
+        assert!(read(0, good).is_ok());
+        assert!(read(1, good).is_err_and(|why| why.contains("Could not open device")));
+        for (from, to) in [
+            ("ok ", "fine"),
+            ("03h", "3"),
+            ("03h", "xyh"),
+            ("10.1", "10"),
+            ("10.1", "power.1"),
+            ("10.1", "10.first"),
+            ("PS ", ""),
+            ("PS ", "A name of more than 16 "),
+            ("ok ", "ns "),
+            ("detected\n", "detected"),
+        ] {
+            assert!(read(0, &good.replace(from, to)).is_err(), "{to:?} for {from:?}");
+        }
+        assert!(read(0, &good.repeat(2)).is_err(), "twice the same");
+        assert!(read(0, "").is_err());
+    }
+}
