@@ -5,6 +5,7 @@ use muster_core::permits::{PermitKind, verify};
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::{Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::node::{Answer, Challenge, Failure, WipeMethod, WipedDisk};
+use serde_json::json;
 
 use crate::simulated::World;
 use muster_lab::simulated::agent::Stop;
@@ -130,6 +131,16 @@ async fn nothing_is_granted_after_its_time_its_operation_or_its_assignment() {
     assert_eq!(world.refusal(&job, asked.permit, Some(asked.clone())).await, "its operation is cancelled");
     world.agent.work(&job).await.unwrap();
     world.engine().await;
+    // Its operation: asked to stop, which its agent has not heard of yet.
+    let (stopped, running) = World::about_to_write().await;
+    let wanted = challenge(&running);
+    let path = format!("/v1/operations/{}/cancel", wanted.operation);
+    stopped.admin.post(&path, &json!({})).await.expect(202);
+    assert_eq!(stopped.refusal(&running, wanted.permit, Some(wanted.clone())).await, "its job is to stop");
+    let forced = "UPDATE permits SET redemptions = redemptions + 1 WHERE id = $1";
+    let forced = sqlx::query(forced).bind(wanted.permit).execute(&stopped.server.app.pool).await.unwrap_err();
+    assert!(forced.to_string().contains("is not of work that is under way"), "{forced}");
+
     // Its job is over: nobody holds it any more.
     let refused = world.agent.redeem(&job, asked.permit, Some(asked)).await;
     assert_eq!(refused, Err(Stop::Refused(409, "stale_attempt".into())));

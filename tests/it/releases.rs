@@ -232,6 +232,53 @@ async fn a_second_person_agrees_to_the_disks_being_erased_at_once_where_that_is_
     assert!(told.contains("agreed to the release, with the disks erased at once, of n1"), "{told}");
 }
 
+/// What was agreed to was a release that can be undone.
+#[tokio::test]
+async fn what_is_kept_after_a_release_is_not_erased_beyond_the_limit() {
+    let (server, admin) = claimed(2, json!({ "undo_window_s": 900 })).await;
+    let serving = "UPDATE nodes SET state = 'in_service', in_cluster = true, os_host_key = 'k', unsanitised = true";
+    sqlx::query(serving).execute(&server.app.pool).await.unwrap();
+    let (nothing, other) = (token(&server, &admin, "nothing", 0).await, server.caller(Role::Operator).await);
+    let now = async |caller: &Caller, number: u8| {
+        caller.expecting(1).delete(&format!("/v1/claims/c{number}?erase_now=true")).await
+    };
+    let only = async |word: &str| {
+        let open = admin.get("/v1/approvals").await.expect(200).body["items"].clone();
+        let [one] = open.as_array().unwrap().as_slice() else { panic!("{open}") };
+        other.post(&format!("/v1/approvals/{}/{word}", one["id"].as_str().unwrap()), &json!({})).await.expect(200)
+    };
+    let kept = async |number: u8| {
+        let claim = admin.get(&format!("/v1/claims/c{number}")).await.expect(200).body;
+        claim["status"]["undo_until"].is_string()
+    };
+    assert_eq!(delete(&nothing, 1).await.problem().1, "second_person");
+    only("approve").await;
+    for number in [1, 2] {
+        // The second one is a colleague's.
+        if number == 2 {
+            delete(&admin, 2).await.expect(202);
+        }
+        assert_eq!(now(&nothing, number).await.problem().1, "second_person");
+        assert!(kept(number).await);
+        assert_eq!(now(&nothing, number).await.problem().1, "second_person", "asked once");
+        match number {
+            // Whoever takes the release back takes back what was asked of it.
+            1 => {
+                admin.post("/v1/claims/c1/undo", &json!({})).await.expect(202);
+                assert_eq!(admin.get("/v1/approvals").await.expect(200).body["items"], json!([]));
+            }
+            _ => {
+                only("approve").await;
+                assert!(!kept(number).await);
+            }
+        }
+    }
+    let told = admin.get("/v1/nodes/n2/events").await.expect(200).body["items"].clone();
+    let erased = told.as_array().unwrap().iter().find(|event| event["kind"] == "claim.erase_now");
+    let erased = erased.unwrap_or_else(|| panic!("{told}"));
+    assert_eq!((&erased["actor"], &erased["detail"]["claim"]), (&json!("token:nothing"), &json!("c2")));
+}
+
 #[tokio::test]
 async fn releases_at_once_do_not_slip_past_the_limit_and_undone_ones_do_not_count() {
     let (server, admin) = claimed(8, json!({ "releases_per_hour": 3 })).await;

@@ -2,9 +2,9 @@
 //! until an administrator has looked.
 
 use muster_api::tokens::Role;
-use muster_core::wire::agent::JobSpec;
+use muster_core::wire::agent::{JobSpec, Outcome};
 use muster_core::wire::members::ClusterMembers;
-use muster_core::wire::node::Answer;
+use muster_core::wire::node::{Answer, Failure};
 use muster_server::tasks::marks;
 use serde_json::json;
 
@@ -226,4 +226,18 @@ async fn a_node_that_knows_more_is_a_witness() {
     world.rounds(8).await;
     let (_, because) = world.caution().await.unwrap();
     assert!(because.starts_with("A node says so"), "{because}");
+}
+
+/// Whoever has an installed system does not stop the whole fleet by it.
+#[tokio::test]
+async fn an_installed_system_is_no_witness() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    let job = world.until_leased("n1", "converge").await;
+    let failure = Failure { code: "stale_on_node".into(), message: "epoch 99, it says".into(), retryable: false };
+    world.agent.report(job.id, job.attempt, Outcome::Failed { failure }).await.unwrap();
+    world.settle().await;
+    assert!(world.caution().await.is_none());
+    assert_eq!(world.state("n1").await, "failed", "it alone");
 }

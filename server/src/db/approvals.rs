@@ -248,6 +248,22 @@ pub async fn decide(
     Ok(())
 }
 
+/// Turns down what waits for a second person for a claim.
+///
+/// # Errors
+/// When the database fails.
+pub async fn withdraw(conn: &mut PgConnection, claim: ClaimId, by: &str, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!(
+        "UPDATE approvals SET state = 'denied', decided_by = $2, decided_at = $3 WHERE claim_id = $1 AND state = 'open'",
+        claim as ClaimId,
+        by,
+        now.to_sqlx() as _,
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// What erased disks since a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Erased {

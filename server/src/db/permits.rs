@@ -62,6 +62,8 @@ pub struct PermitRow {
     /// The node's assignment epoch now.
     pub node_epoch: i64,
     pub operation_state: String,
+    /// Whether the operation was asked to stop.
+    pub stop: bool,
     /// The permit the job works under now.
     pub job_permit: Option<PermitId>,
 }
@@ -74,7 +76,8 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
     Ok(sqlx::query_as!(
         PermitRow,
         r#"SELECT p.kind, p.node_id AS "node: NodeId", p.operation_id AS "operation: OperationId", p.job_id AS "job: JobId", p.epoch,
-                  p.disk_serials, p.expires_at, p.void, n.protected AS node_protected, n.epoch AS node_epoch, o.state AS operation_state, j.permit_id AS "job_permit: PermitId"
+                  p.disk_serials, p.expires_at, p.void, n.protected AS node_protected, n.epoch AS node_epoch, o.state AS operation_state,
+                  o.cancel_asked_at IS NOT NULL AS "stop!", j.permit_id AS "job_permit: PermitId"
            FROM permits p JOIN nodes n ON n.id = p.node_id JOIN operations o ON o.id = p.operation_id JOIN jobs j ON j.id = p.job_id
            WHERE p.id = $1 FOR UPDATE OF p"#,
         permit as PermitId,

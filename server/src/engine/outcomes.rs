@@ -58,7 +58,9 @@ pub async fn apply(
     }
     if let Outcome::Failed { failure } = &report.outcome
         && failure.code == STALE_ON_NODE
+        && matches!(current.step.parse(), Ok(Step::WriteImage | Step::Wipe))
     {
+        // Said by the live image, which is ours: whoever has an installed system could stop the whole fleet by it.
         // The current attempt of the current epoch cannot be behind its node, unless the database is.
         let because = format!("A node says so of {}: {}.", current.node, short(&failure.message));
         super::caution::notice(conn, &because, now).await?;

@@ -32,7 +32,12 @@ pub async fn redeem(
         return Err(Error::Caution(caution.because));
     }
     let row = db::permits::lock(conn, request.permit).await?;
-    let verdict = row.as_ref().map_or(Err("there is no such permit".to_owned()), |row| fits(row, request, now));
+    let verdict = match &row {
+        None => Err("there is no such permit".to_owned()),
+        // Its agent has not heard of it yet. Power is left to it: what is begun there is brought to an end.
+        Some(row) if (job.cancel || row.stop) && row.kind != "power" => Err("its job is to stop".to_owned()),
+        Some(row) => fits(row, request, now),
+    };
     let answer = match (verdict, &request.challenge) {
         (Ok(kind), challenge) => {
             db::permits::mark(conn, request.permit, now).await?;

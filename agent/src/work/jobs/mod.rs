@@ -136,6 +136,10 @@ fn node_side(spec: &JobSpec) -> Option<&Login> {
 async fn follow(context: &JobContext, login: &Login, work: Work) -> Result<JobResult, Failure> {
     let asked = context.job.spec.kind();
     match (asked, node_job::run(context, login, work).await?) {
+        // The word is the agent's own: a database that was put back is known by it.
+        (_, WorkResult::Failed(failure)) if failure.code == node_job::STALE_ON_NODE => {
+            Err(Failure { code: "node_protocol".to_owned(), ..failure })
+        }
         (_, WorkResult::Failed(failure)) => Err(failure),
         ("write_image", WorkResult::ImageWritten(written)) => Ok(JobResult::ImageWritten(written)),
         ("converge", WorkResult::Converged(report)) => Ok(JobResult::Converged(report)),

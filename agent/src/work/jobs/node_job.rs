@@ -20,6 +20,8 @@ use crate::work::context::{JobContext, failed, fatal};
 
 /// Times that following may end without a single new line before the job is taken for lost on the node.
 const BARREN: u32 = 8;
+/// The code of a failure that says that a node knows of a later assignment than the server.
+pub(super) const STALE_ON_NODE: &str = "stale_on_node";
 
 /// How one connection's worth of following ended.
 enum Pause {
@@ -147,7 +149,12 @@ impl Following {
             RunReply::Busy { job } => Err(self.wait_for_other(context, job)),
             RunReply::Stale { epoch, attempt } => {
                 let newer = format!("the node already works on epoch {epoch}, attempt {attempt}");
-                Err(fatal("stale_on_node", newer).into())
+                let code = match (epoch, attempt) > (context.job.epoch, context.job.attempt) {
+                    true => STALE_ON_NODE,
+                    // It is not newer: whatever said so is no muster-node.
+                    false => "node_protocol",
+                };
+                Err(fatal(code, newer).into())
             }
         }
     }

@@ -27,7 +27,9 @@ pub fn approvals(now: Timestamp) -> List {
             "operation",
         ],
         from: "approvals a LEFT JOIN claims c ON c.id = a.claim_id LEFT JOIN waivers w ON w.id = a.waiver_id",
-        only: "a.state = 'open' AND (c.state = 'bound' OR w.state = 'asked' OR a.node_id IS NOT NULL)",
+        // What is being released already may still be asked to be erased at once.
+        only: "a.state = 'open' AND (c.state = 'bound' OR w.state = 'asked' OR a.node_id IS NOT NULL
+               OR (c.state = 'releasing' AND c.undo_until IS NOT NULL AND a.erase_now AND NOT a.replaces))",
         as_of: Some(now),
         until: Some("a.expires_at"),
         id: "a.id",

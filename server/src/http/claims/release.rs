@@ -8,6 +8,7 @@ use muster_api::pools::PoolSpec;
 use muster_api::problem::Problem;
 use muster_core::ids::{ClaimId, NodeId, OperationId};
 use serde::Deserialize;
+use serde_json::json;
 use sqlx::PgConnection;
 use utoipa::IntoParams;
 
@@ -104,8 +105,14 @@ async fn begin(
             }
             ("releasing", Some(operation)) => {
                 if disks == Disks::ErasedNow && claim.undo_until.is_some() {
-                    db::claims::end_undo(conn, claim.id).await?;
-                    db::lifecycle::make_due(conn, node.id, app.clock.now()).await?;
+                    // As a release of its own: what was released to be kept, perhaps by somebody else, is not erased beyond a limit either.
+                    let pool = approvals::pool_of(conn, claim.pool_id).await?;
+                    let wanted = Wanted { claim: &claim, replacement: None, disks, reason: None };
+                    match approvals::needed(conn, app, actor, wanted, &pool).await? {
+                        Some((_, because)) if dry_run::asked() => return Err(approvals::alone(&because)),
+                        Some((id, because)) => return Ok(Err(Error::SecondPerson { id, because })),
+                        None => erase_now(conn, app, actor, &claim, operation).await?,
+                    }
                 }
                 operation
             }
@@ -172,6 +179,13 @@ pub(in crate::http) async fn approved(
             let asker = Actor { name: asked.to_owned(), ..by.clone() };
             release(conn, app, &asker, (node, claim), &pool, disks).await
         }
+        // It was being released when somebody asked for its disks to be erased at once.
+        "releasing" if disks == Disks::ErasedNow => {
+            let operation = claim.operation.ok_or_else(|| over(claim))?;
+            let asker = Actor { name: asked.to_owned(), ..by.clone() };
+            erase_now(conn, app, &asker, claim, operation).await?;
+            Ok(operation)
+        }
         _ => Err(over(claim)),
     }
 }
@@ -207,6 +221,23 @@ pub(super) async fn coming(conn: &mut PgConnection, claim: ClaimId) -> Result<Op
         Some((coming, _)) => db::replacements::find(conn, coming).await,
         None => Ok(None),
     }
+}
+
+/// Keeps the disks of what is being released no longer.
+async fn erase_now(
+    conn: &mut PgConnection,
+    app: &App,
+    actor: &Actor,
+    claim: &ClaimRow,
+    operation: OperationId,
+) -> Result<(), Error> {
+    let now = app.clock.now();
+    db::claims::end_undo(conn, claim.id).await?;
+    db::lifecycle::make_due(conn, claim.node, now).await?;
+    let summary =
+        format!("the disks of {} are kept no longer: the claim {} is erased at once", claim.node_name, claim.name);
+    let event = actor.event(now, "claim.erase_now", Some(claim.node), summary).under(Some(operation));
+    db::events::insert(conn, event.with(json!({ "claim": claim.name }))).await
 }
 
 pub(super) fn protected(node: &LockedNode) -> Error {

@@ -52,6 +52,8 @@ pub async fn undo(app: &App, actor: &Actor, key: &str, idempotency: IdempotencyK
             let detail = format!("The claim {} is not being released, or its node is being wiped already.", claim.name);
             return Err(Error::conflict("not_undoable", detail));
         }
+        // Whoever agreed afterwards to have the disks erased would begin a release anew.
+        db::approvals::withdraw(conn, claim.id, &actor.name, app.clock.now()).await?;
         write(conn, app, actor, &claim, epoch).await.map(Effect::Begun)
     })
     .await
