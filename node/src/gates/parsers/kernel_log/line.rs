@@ -87,4 +87,32 @@ mod tests {
             assert_eq!(message(line), None, "{line}");
         }
     }
+
+    #[test]
+    fn each_part_of_a_time_is_looked_at() {
+        for line in [
+            "kern  :ERR   : [   12.345678] m",
+            "kernx :err   : [   12.345678] m",
+            "[12.a] m",
+            "[a.12] m",
+            "[12.] m",
+            "[Sund Feb 23 16:24:18 2025] m",
+            "[Sun Febr 23 16:24:18 2025] m",
+            "[Sun Feb x 16:24:18 2025] m",
+            "[Sun Feb 23 16:x:18 2025] m",
+            "[Sun Feb 23 16:24:18 x] m",
+            "2025-02T16:24:18 m",
+            "2025-02-xT16:24:18 m",
+            "2025-02-23Tx m",
+            "Febr 23 16:24:18 node-7 kernel: m",
+            "Feb x 16:24:18 node-7 kernel: m",
+            "Feb 23 16:x:18 node-7 kernel: m",
+            "3,339,514;m",
+            "3,x,514,-;m",
+        ] {
+            assert_eq!(message(line), None, "{line}");
+        }
+        assert_eq!(message("2025-02-23T16:24:18 a b kernel: m"), Some("a b kernel: m"), "the kernel's own words");
+        assert_eq!(message("3,339,514,-,caller=T1;m"), Some("m"));
+    }
 }

@@ -180,6 +180,19 @@ mod tests {
             ("INFO: task I/O error:4242 blocked for more than 120 seconds.", Some("kernel.lockups")),
             ("Out of memory: Killed process 4242 (I/O error) total-vm:1048576kB", Some("kernel.oom_kills")),
             ("usb 1-1: new high-speed USB device number 2 using xhci_hcd", None),
+            // Half of a sign is none.
+            ("EDAC MC0: Giving out device to module skx_edac", None),
+            ("usb 1-1: Product: CE UE CE reader", None),
+            ("usb 1-1: GPU is lost", None),
+            ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module", None),
+            ("pcieport 0000:00:01.0: AER: Corrected error", None),
+            ("usb 1-1: Corrected error received", None),
+            ("nvme nvme0: 8/0/0 default/read/poll queues", None),
+            ("usb 1-1: controller is down", None),
+            ("mlx5_core 0000:97:00.0: firmware version: 28.39.1002", None),
+            ("usb 1-1: insufficient power", None),
+            ("INFO: task a:1 runs", None),
+            ("usb 1-1: blocked for more than 120 seconds.", None),
         ];
         for (message, wanted) in table {
             assert_eq!(of(message), wanted, "{message}");
