@@ -1,6 +1,6 @@
 //! The challenge before a disk is touched, and the check of its answer. Without the server's signature over where and what, nothing is written.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_core::ids::{OperationId, PermitId};
 use muster_core::permits::{self, PermitKind};
@@ -18,6 +18,10 @@ const POLL: Duration = Duration::from_millis(100);
 /// A progress line while waiting, so that nobody takes silence for death.
 const REMIND_EVERY: u32 = 100;
 
+/// How long an answer is good for, from the challenge on: whoever holds one longer, because a network was away, asks again, and the server
+/// decides by what is then so.
+const FRESH: Duration = Duration::from_secs(120);
+
 /// The permit a plan names.
 #[derive(Clone, Debug)]
 pub struct Demand {
@@ -28,27 +32,30 @@ pub struct Demand {
     pub disk_serials: Vec<String>,
 }
 
-/// Prints a challenge and waits until its answer lets the work go on. A newer attempt that attaches gets a challenge of its own; answers to earlier
-/// ones of this process still count, for they proved the same.
+/// Prints a challenge and waits until its answer lets the work go on. A newer attempt that attaches gets a challenge of its own, and so does
+/// whoever has not answered in two minutes; an answer to an earlier one that is not older counts too, for it proved the same.
 ///
 /// # Errors
 /// `permit_refused` with the server's reason or for a wrong signature; `deadline`; `cancelled`; `no_trust` where the site's key is absent.
 pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failure> {
     let spool = cx.spool().ok_or_else(|| fatal("no_spool", "disks are only written by jobs"))?;
     let trust = site_trust()?;
-    let mut asked: Vec<Challenge> = Vec::new();
+    let mut asked = Asked::default();
     for turn in 0_u32.. {
         cx.check()?;
         let attempt = spool.attempt().unwrap_or(plan.attempt);
-        if asked.last().is_none_or(|last| last.attempt != attempt) {
+        if asked.is_due(attempt, Instant::now()) {
             let challenge = challenge(plan, attempt, demand)?;
             cx.emit(&Line::Challenge(challenge.clone()));
-            asked.push(challenge);
+            asked.note(challenge, Instant::now());
         }
         match files::read_json(&spool.answer(), 64 << 10)? {
             Some(Answer::Granted { signature }) => {
                 let _ = std::fs::remove_file(spool.answer());
-                return accept(&trust, demand.kind, &asked, &signature);
+                match asked.accept(&trust, demand.kind, &signature, Instant::now())? {
+                    Accepted::Now => return Ok(()),
+                    Accepted::TooLate => cx.log("the answer came too late; the server is asked again"),
+                }
             }
             Some(Answer::Refused { reason }) => {
                 let _ = std::fs::remove_file(spool.answer());
@@ -64,16 +71,41 @@ pub fn redeem(plan: &Plan, demand: &Demand, cx: &JobContext) -> Result<(), Failu
     Err(retryable("deadline", "no answer came"))
 }
 
-fn accept(trust: &SiteTrust, kind: PermitKind, asked: &[Challenge], signature: &str) -> Result<(), Failure> {
-    let mut refusal = None;
-    for challenge in asked {
-        match permits::verify(&trust.permit_public_key, kind, challenge, signature) {
-            Ok(()) => return Ok(()),
-            Err(error) => refusal = Some(error),
-        }
+/// The challenges that were printed, the newest last; they are as many as the job has time for. The old ones tell an answer that is late from
+/// one that is wrong.
+#[derive(Debug, Default)]
+struct Asked(Vec<(Instant, Challenge)>);
+
+/// What became of an answer whose signature is right.
+#[derive(Debug, PartialEq, Eq)]
+enum Accepted {
+    Now,
+    /// It is of a challenge from longer ago than [`FRESH`].
+    TooLate,
+}
+
+impl Asked {
+    /// Whether it is time for a challenge.
+    fn is_due(&self, attempt: i32, now: Instant) -> bool {
+        self.0.last().is_none_or(|(at, last)| last.attempt != attempt || now.duration_since(*at) >= FRESH)
     }
-    let why = refusal.map(|error| error.to_string()).unwrap_or_default();
-    Err(fatal("permit_refused", format!("the answer does not fit the challenge: {why}")))
+
+    fn note(&mut self, challenge: Challenge, now: Instant) {
+        self.0.push((now, challenge));
+    }
+
+    fn accept(&self, trust: &SiteTrust, kind: PermitKind, signature: &str, now: Instant) -> Result<Accepted, Failure> {
+        let mut refusal = None;
+        for (at, challenge) in &self.0 {
+            match permits::verify(&trust.permit_public_key, kind, challenge, signature) {
+                Ok(()) if now.duration_since(*at) < FRESH => return Ok(Accepted::Now),
+                Ok(()) => return Ok(Accepted::TooLate),
+                Err(error) => refusal = Some(error),
+            }
+        }
+        let why = refusal.map(|error| error.to_string()).unwrap_or_default();
+        Err(fatal("permit_refused", format!("the answer does not fit the challenge: {why}")))
+    }
 }
 
 fn challenge(plan: &Plan, attempt: i32, demand: &Demand) -> Result<Challenge, Failure> {
@@ -109,4 +141,60 @@ pub fn site_trust() -> Result<SiteTrust, Failure> {
 
 fn text(reason: &str) -> String {
     reason.chars().filter(|c| !c.is_control()).take(512).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use ed25519_dalek::SigningKey;
+    use muster_core::ids::{JobId, NodeId};
+
+    use super::*;
+
+    fn challenge(attempt: i32) -> Challenge {
+        Challenge {
+            protocol: PROTOCOL,
+            permit: PermitId::new(),
+            operation: OperationId::new(),
+            job: JobId::new(),
+            attempt,
+            node: NodeId::new(),
+            epoch: 1,
+            boot_id: "b".into(),
+            chassis_serial: None,
+            disk_serials: vec!["S1".into()],
+            nonce: "00".into(),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_good_for_two_minutes_and_then_the_server_is_asked_again() {
+        let key = SigningKey::from_bytes(&[7; 32]);
+        let trust = SiteTrust {
+            protocol: PROTOCOL,
+            permit_public_key: STANDARD.encode(key.verifying_key().as_bytes()),
+            user_ca: String::new(),
+            agent_url: String::new(),
+        };
+        let (begin, mut asked) = (Instant::now(), Asked::default());
+        assert!(asked.is_due(1, begin));
+        let first = challenge(1);
+        asked.note(first.clone(), begin);
+        assert!(!asked.is_due(1, begin + FRESH - POLL));
+        assert!(asked.is_due(2, begin) && asked.is_due(1, begin + FRESH));
+
+        let signed = permits::sign(&key, PermitKind::Wipe, &first);
+        let accept =
+            |asked: &Asked, signature: &str, after| asked.accept(&trust, PermitKind::Wipe, signature, begin + after);
+        assert_eq!(accept(&asked, &signed, FRESH - POLL).unwrap(), Accepted::Now);
+        assert_eq!(accept(&asked, &signed, FRESH).unwrap(), Accepted::TooLate);
+        let second = challenge(1);
+        asked.note(second.clone(), begin + FRESH);
+        assert_eq!(accept(&asked, &signed, FRESH).unwrap(), Accepted::TooLate);
+        let anew = permits::sign(&key, PermitKind::Wipe, &second);
+        assert_eq!(accept(&asked, &anew, FRESH + POLL).unwrap(), Accepted::Now);
+        let other = permits::sign(&key, PermitKind::Wipe, &challenge(1));
+        assert_eq!(accept(&asked, &other, FRESH).unwrap_err().code, "permit_refused");
+    }
 }

@@ -99,6 +99,20 @@ async fn what_fits_is_granted_again_until_its_operation_is_over_and_what_does_no
 }
 
 #[tokio::test]
+async fn another_chassis_than_the_nodes_is_refused() {
+    let (world, job) = World::about_to_write().await;
+    let asked = challenge(&job);
+    let serial = "UPDATE facts SET facts = jsonb_set(facts, '{smbios,chassis_serial}', '\"CH-1\"') WHERE node_id = $1";
+    sqlx::query(serial).bind(job.node.0).execute(&world.server.app.pool).await.unwrap();
+    for (other, told) in [(None, "none"), (Some("CH-2".to_owned()), "CH-2")] {
+        let elsewhere = Challenge { chassis_serial: other, ..asked.clone() };
+        let reason = world.refusal(&job, asked.permit, Some(elsewhere)).await;
+        assert_eq!(reason, format!("the machine that asks is in the chassis {told}, the node was last seen in CH-1"));
+    }
+    world.grant(&job, &Challenge { chassis_serial: Some("CH-1".into()), ..asked }).await;
+}
+
+#[tokio::test]
 async fn a_permit_is_for_one_job_and_one_round_of_it() {
     let (mut world, job) = World::about_to_write().await;
     let first = challenge(&job);

@@ -1,4 +1,4 @@
-//! Claims, releases, undos, retries and agents at once, again and again; the machines' own logs say whether anything was done that should not
+//! Claims, releases, undos, new installations, retries and agents at once, again and again; the machines' own logs say whether anything was done that should not
 //! have been.
 
 use muster_core::wire::agent::{JobSpec, Outcome};
@@ -16,7 +16,7 @@ const ROUNDS: usize = 40;
 async fn ask(admin: Caller, round: usize, number: usize) {
     let node = format!("n{}", 1 + (round + number) % usize::from(NODES));
     let claim = format!("/v1/claims/c-{node}");
-    let reply = match (round + number * number) % 8 {
+    let reply = match (round + number * number) % 9 {
         0 | 1 => {
             let body = json!({ "name": format!("c-{node}"), "spec": { "pool": "gpu", "node": node } });
             admin.post("/v1/claims", &body).await
@@ -26,6 +26,10 @@ async fn ask(admin: Caller, round: usize, number: usize) {
         4 => admin.post(&format!("{claim}/undo"), &json!({})).await,
         5 => admin.expecting(1).post(&format!("{claim}/actions/replace"), &json!({})).await,
         6 => admin.post(&format!("/v1/nodes/{node}/actions/retry"), &json!({})).await,
+        7 => {
+            let because = json!({ "reason": "its root file system is damaged" });
+            admin.expecting(1).post(&format!("/v1/nodes/{node}/actions/reinstall"), &because).await
+        }
         _ => admin.post(&format!("/v1/nodes/{node}/actions/inspect"), &json!({})).await,
     };
     assert!(reply.status < 500, "{}", reply.text);
@@ -51,6 +55,13 @@ async fn nothing_is_written_but_under_the_permit_of_its_moment() {
         if round % 9 == 0 {
             world.fail(&format!("n{}", 1 + round % 3), "write_image", false, 1);
         }
+        if round % 5 == 0 {
+            // As many as can be are in service: what is asked next is about what jobs run on.
+            for number in 1..=NODES {
+                let _taken = world.claim(&format!("n{number}")).await;
+            }
+            world.settle().await;
+        }
         let mut racing = JoinSet::new();
         for number in 0..6 {
             racing.spawn(ask(world.admin.clone(), round, number));
@@ -73,13 +84,13 @@ async fn nothing_is_written_but_under_the_permit_of_its_moment() {
         }
         world.check().await;
     }
-    let wipes: usize = (1..=NODES)
-        .map(|number| {
-            let wipes = |machine: &mut muster_lab::simulated::machine::Machine| {
-                machine.log.iter().filter(|done| done.act == "wipe").count()
-            };
-            world.machine(&format!("n{number}"), wipes)
-        })
-        .sum();
-    assert!(wipes > 3, "it raced about nothing: {wipes} wipes");
+    // It raced about something.
+    let acts = |kind: &str| {
+        let rack = world.rack();
+        rack.machines.values().flat_map(|machine| &machine.log).filter(|done| done.act == kind).count()
+    };
+    let again = "SELECT count(*) FROM operations WHERE kind = 'reinstall'";
+    let again: i64 = sqlx::query_scalar(again).fetch_one(&world.server.app.pool).await.unwrap();
+    let (wipes, images) = (acts("wipe"), acts("image"));
+    assert!(wipes > 3 && images > 3 && again > 3, "{wipes} wipes, {images} images, {again} new installations");
 }

@@ -100,6 +100,32 @@ async fn undone_before_and_while_it_drains_it_stays_in_the_scheduler() {
 }
 
 #[tokio::test]
+async fn undone_before_it_left_where_it_rested_it_rests_there_again() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    for (name, action, state) in [("n1", "quarantine", "quarantined"), ("n2", "maintain", "maintenance")] {
+        world.claim(name).await.expect(201);
+        world.settle().await;
+        world.ask(name, action).await.expect(202);
+        world.settle().await;
+        assert_eq!(world.state(name).await, state);
+        world.release(name).await.expect(202);
+        let claim = world.admin.get(&format!("/v1/claims/c-{name}")).await.expect(200).body;
+        assert!(claim["status"]["undo_until"].is_string(), "{claim}");
+        let undo = world.undo(name).await.expect(202);
+        world.settle().await;
+        assert_eq!((world.state(name).await.as_str(), world.operation(&undo).await.as_str()), (state, "succeeded"));
+        let claim = world.admin.get(&format!("/v1/claims/c-{name}")).await.expect(200).body;
+        assert_eq!((&claim["status"]["state"], &claim["status"]["undo_until"]), (&json!("bound"), &json!(null)));
+        assert_eq!((wiped(&world, name), world.value(name, "wish").await), (0, None));
+    }
+    world.ask("n2", "resume").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n2").await, "in_service");
+    world.check().await;
+}
+
+#[tokio::test]
 async fn erased_now_there_is_nothing_to_undo() {
     let mut world = drained(2).await;
     world.admin.expecting(1).delete("/v1/claims/c-n1?erase_now=true").await.expect(202);

@@ -250,8 +250,13 @@ pub async fn set_bound_again(conn: &mut PgConnection, id: ClaimId, epoch: i64, n
     let done = sqlx::query!(
         "UPDATE claims c SET state = 'bound', epoch = $2, updated_at = $3, undo_until = NULL, replaces = NULL
          FROM nodes n WHERE c.id = $1 AND c.state = 'releasing' AND c.undo_until IS NOT NULL AND n.id = c.node_id
-           AND (n.state IN ('in_service', 'draining')
-                OR (n.state = 'wiping' AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit)))",
+           AND CASE n.state
+                   WHEN 'in_service' THEN true
+                   WHEN 'draining' THEN true
+                   WHEN 'wiping' THEN NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.visit = n.visit)
+                   ELSE n.state IN ('failed', 'quarantined', 'maintenance')
+                        AND NOT EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.epoch = c.epoch AND j.kind = 'wipe')
+               END",
         id as ClaimId,
         epoch,
         now.to_sqlx() as _,

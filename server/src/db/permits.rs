@@ -66,6 +66,8 @@ pub struct PermitRow {
     pub stop: bool,
     /// The permit the job works under now.
     pub job_permit: Option<PermitId>,
+    /// The serial of the chassis the node was last seen in; `None` where its firmware tells none.
+    pub chassis_serial: Option<String>,
 }
 
 /// Finds a permit and locks it.
@@ -77,7 +79,9 @@ pub async fn lock(conn: &mut PgConnection, permit: PermitId) -> Result<Option<Pe
         PermitRow,
         r#"SELECT p.kind, p.node_id AS "node: NodeId", p.operation_id AS "operation: OperationId", p.job_id AS "job: JobId", p.epoch,
                   p.disk_serials, p.expires_at, p.void, n.protected AS node_protected, n.epoch AS node_epoch, o.state AS operation_state,
-                  o.cancel_asked_at IS NOT NULL AS "stop!", j.permit_id AS "job_permit: PermitId"
+                  o.cancel_asked_at IS NOT NULL AS "stop!", j.permit_id AS "job_permit: PermitId",
+                  (SELECT f.facts -> 'smbios' ->> 'chassis_serial' FROM facts f WHERE f.node_id = n.id ORDER BY f.observed_at DESC LIMIT 1)
+                      AS chassis_serial
            FROM permits p JOIN nodes n ON n.id = p.node_id JOIN operations o ON o.id = p.operation_id JOIN jobs j ON j.id = p.job_id
            WHERE p.id = $1 FOR UPDATE OF p"#,
         permit as PermitId,

@@ -100,6 +100,11 @@ fn challenge_fits(row: &PermitRow, request: &RedeemPermit, challenge: &Challenge
     if !same {
         return Err("the challenge names another permit, job, node, epoch or operation".into());
     }
+    if row.chassis_serial.is_some() && challenge.chassis_serial != row.chassis_serial {
+        let (asked, known) = (challenge.chassis_serial.as_deref().unwrap_or("none"), row.chassis_serial.as_deref());
+        let known = known.unwrap_or_default();
+        return Err(format!("the machine that asks is in the chassis {asked}, the node was last seen in {known}"));
+    }
     let permitted = row.disk_serials.as_deref().unwrap_or_default();
     if permitted.is_empty() {
         return Err("the permit names no disk".into());

@@ -102,19 +102,19 @@ impl World {
         assert!(over.is_empty(), "over their budget: {over:?}");
     }
 
-    /// Every act had a permit of its kind, node and epoch that was redeemed; none was done twice under one; and what a claim holds is wiped
-    /// by its release alone.
+    /// Every act had a permit of its kind, node and epoch that was redeemed; none was done twice under one; disks are written by one
+    /// assignment after the other, never by one that is over; an image overwrites nothing but what its own claim wrote; and what a claim
+    /// holds is wiped by its release alone.
     async fn check_acts(&self) {
-        let permits: BTreeMap<Uuid, (String, String, i64, i32)> =
-            sqlx::query_as::<_, (Uuid, String, String, i64, i32)>(
-                "SELECT p.id, p.kind, n.name, p.epoch, p.redemptions FROM permits p JOIN nodes n ON n.id = p.node_id",
-            )
-            .fetch_all(&self.server.app.pool)
-            .await
-            .unwrap()
-            .into_iter()
-            .map(|(id, kind, node, epoch, redemptions)| (id, (kind, node, epoch, redemptions)))
-            .collect();
+        type Permit = (Uuid, String, String, i64, i32, Option<Uuid>);
+        let permits: Vec<Permit> = sqlx::query_as(
+            "SELECT p.id, p.kind, n.name, p.epoch, p.redemptions, COALESCE(c.marker, p.claim_id)
+             FROM permits p JOIN nodes n ON n.id = p.node_id LEFT JOIN claims c ON c.id = p.claim_id",
+        )
+        .fetch_all(&self.server.app.pool)
+        .await
+        .unwrap();
+        let permits: BTreeMap<Uuid, Permit> = permits.into_iter().map(|permit| (permit.0, permit)).collect();
         let bound: Vec<Uuid> = sqlx::query_scalar("SELECT COALESCE(marker, id) FROM claims WHERE state = 'bound'")
             .fetch_all(&self.server.app.pool)
             .await
@@ -122,18 +122,27 @@ impl World {
         let rack = self.rack();
         assert!(rack.scheduler.violations.is_empty(), "{:?}", rack.scheduler.violations);
         for machine in rack.machines.values() {
-            let mut seen = std::collections::BTreeSet::new();
+            let (mut seen, mut written) = (std::collections::BTreeSet::new(), 0);
             for done in &machine.log {
                 let Done { act, permit, epoch, marked, .. } = done;
                 assert!(seen.insert(permit), "{}: {act}, and something else under the same permit", machine.name);
-                let kind = if matches!(&**act, "image" | "wipe") { act } else { "power" };
-                let (of_kind, of_node, of_epoch, redemptions) = &permits[&permit.0];
+                let writes = matches!(&**act, "image" | "wipe");
+                let kind = if writes { act } else { "power" };
+                let (_, of_kind, of_node, of_epoch, redemptions, of_claim) = &permits[&permit.0];
                 assert_eq!(
                     (kind, machine.name.as_str(), *epoch),
                     (of_kind.as_str(), of_node.as_str(), *of_epoch),
                     "{done:?}"
                 );
                 assert!(*redemptions > 0, "{}: {done:?} without its permit redeemed", machine.name);
+                assert!(!writes || *epoch >= written, "{}: {done:?} after epoch {written} had written", machine.name);
+                written = if writes { *epoch } else { written };
+                let own = marked.is_none_or(|claim| Some(claim.0) == *of_claim);
+                assert!(
+                    *act != "image" || own,
+                    "{}: {done:?} over the data of another than {of_claim:?}",
+                    machine.name
+                );
                 let held = marked.is_some_and(|claim| bound.contains(&claim.0));
                 assert!(*act != "wipe" || !held, "{}: wiped, and its claim is bound: {done:?}", machine.name);
             }

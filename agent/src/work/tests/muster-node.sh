@@ -13,6 +13,7 @@ verb() {
     version) cat "$NODE/version" ;;
     run)
         cat > "$NODE/plan"
+        if [ -e "$NODE/stale" ]; then cat "$NODE/stale"; return; fi
         if mkdir "$NODE/job" 2>/dev/null; then run=started; else run=already; fi
         echo "{\"run\":\"$run\",\"job\":\"$3\",\"attempt\":$4}"
         ;;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::ids::{JobId, NodeId, OperationId};
-use muster_core::wire::node::{Challenge, Line, Plan, Work, WorkResult};
+use muster_core::wire::node::{Challenge, Line, Plan, RunReply, Work, WorkResult};
 
 use super::server::FakeServer;
 use super::{RESULT, agent, log_lines, node, plan, wipe};
@@ -76,6 +76,24 @@ async fn a_line_that_is_none_of_the_protocol_fails_the_job() {
     let login = sshd.login(PRINCIPAL);
     let failure = node_job::run(&wipe(&agent, login.clone(), plan()), &login, Work::Wipe(plan())).await.unwrap_err();
     assert_eq!((failure.code.as_str(), failure.retryable), ("node_protocol", false));
+}
+
+/// A database that was put back is known by a later epoch on a node. What cannot be one is no such sign.
+#[tokio::test]
+async fn only_a_later_epoch_or_attempt_is_a_node_that_knows_better() {
+    let server = FakeServer::start().await;
+    let (agent, _dir) = agent(&server, LEASE).await;
+    for (epoch, attempt, code) in
+        [(2, 1, "stale_on_node"), (1, 2, "stale_on_node"), (1, 1, "node_protocol"), (0, 9, "node_protocol")]
+    {
+        let sshd = node(RESULT);
+        let reply = RunReply::Stale { epoch, attempt };
+        sshd.write("stale", &(serde_json::to_string(&reply).unwrap() + "\n"));
+        let login = sshd.login(PRINCIPAL);
+        let context = wipe(&agent, login.clone(), plan());
+        let failure = node_job::run(&context, &login, Work::Wipe(plan())).await.unwrap_err();
+        assert_eq!((failure.code.as_str(), failure.retryable), (code, false), "{epoch}, {attempt}");
+    }
 }
 
 fn challenge() -> Challenge {

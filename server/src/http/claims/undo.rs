@@ -77,8 +77,13 @@ async fn write(
     db::operations::insert(conn, &new).await?;
     db::nodes::set_assignment(conn, claim.node, epoch, operation, now).await?;
     db::lifecycle::drop_wish(conn, claim.node).await?;
-    if claim.node_state == "in_service" {
-        db::operations::end(conn, operation, "succeeded", "it had not left service yet", now).await?;
+    let stays = match claim.node_state.as_str() {
+        "draining" | "wiping" => None,
+        "in_service" => Some("it had not left service yet".to_owned()),
+        state => Some(format!("it is the claim's again, and {state} as it was")),
+    };
+    if let Some(stays) = stays {
+        db::operations::end(conn, operation, "succeeded", &stays, now).await?;
     }
     let summary = format!("{} is kept: the release of the claim {} was undone", claim.node_name, claim.name);
     super::create::record(conn, app, actor, claim.node, operation, ("claim.undone", summary), &claim.name).await?;
