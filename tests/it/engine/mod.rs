@@ -1,6 +1,7 @@
 //! The engine from declaration to release, against machines that keep state.
 
 mod adopt; // A machine that runs already
+mod asides; // In the middle of something else
 mod asked; // Power, gates and a new installation on demand
 mod constraints; // The promises, as the database says them
 mod disks; // What may be on them is nobody else's to claim

@@ -235,7 +235,16 @@ impl Redfish {
         if let Some((pinned, seen)) = self.inner.pin.take_mismatch() {
             return BmcError::CertificateChanged { pinned, seen };
         }
-        let root = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source()).last();
+        let first = error as &(dyn std::error::Error + 'static);
+        let root = std::iter::successors(Some(first), |error| error.source()).last();
+        // An I/O error names what is inside of its inner error as its source, and never that one itself.
+        let mut inner = std::iter::successors(root, |error| {
+            let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
+            Some(inner as &(dyn std::error::Error + 'static))
+        });
+        if let Some(rustls::Error::InvalidMessage(_)) = inner.find_map(|error| error.downcast_ref()) {
+            return BmcError::Unreachable { why: NO_TLS.to_owned() };
+        }
         let why = root.map_or_else(String::new, |root| shortened(&root.to_string()));
         // rustls ends some of its errors with a link to its manual.
         let why = why.split(": https://").next().unwrap_or_default().to_owned();
@@ -248,6 +257,9 @@ impl Redfish {
         }
     }
 }
+
+/// Said of whatever answers a handshake with something else, such as plain HTTP.
+const NO_TLS: &str = "what answers there speaks no TLS, and nothing is sent without; Redfish is usually at port 443";
 
 /// What an answer with this status means (DSP0266 section 9.5).
 fn judge(what: &str, status: StatusCode, response: &Response, bytes: &[u8]) -> Result<Answer, BmcError> {

@@ -24,8 +24,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
             reply.body_mut().with_config().limit(REPLY_MAX).read_to_string().map_err(|error| error.to_string())?;
         let trip_ms = started.elapsed().as_secs_f64() * 1e3;
         let TimeReply { unix_ms } = json(&body)?;
-        // The agent looked at its clock somewhere within the trip; half of it is the doubt.
-        let offset_ms = (unix_ms as f64 - before.as_microsecond() as f64 / 1e3 - trip_ms / 2.0).abs() + trip_ms / 2.0;
+        let offset_ms = at_most(unix_ms as f64 - before.as_microsecond() as f64 / 1e3, trip_ms);
         if best.is_none_or(|(_, best_trip)| trip_ms < best_trip) {
             best = Some((offset_ms, trip_ms));
         }
@@ -37,4 +36,22 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         .notes
         .push(format!("at most {offset_ms:.1} ms from the agent's clock, over a round trip of {trip_ms:.1} ms"));
     Ok(reading)
+}
+
+/// How far the clocks are apart at most. `ahead_ms`: the agent's time less ours from before the trip. It looked at its clock somewhere within
+/// the trip; half of that is the doubt.
+fn at_most(ahead_ms: f64, trip_ms: f64) -> f64 {
+    (ahead_ms - trip_ms / 2.0).abs() + trip_ms / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn half_a_trip_is_the_doubt() {
+        let cases = [(0.0, 0.0, 0.0), (5.0, 10.0, 5.0), (10.0, 10.0, 10.0), (0.0, 10.0, 10.0), (-90.0, 20.0, 110.0)];
+        for (ahead_ms, trip_ms, wanted) in cases {
+            let off = super::at_most(ahead_ms, trip_ms);
+            assert!((off - wanted).abs() < 1e-9, "{ahead_ms} over {trip_ms}: {off}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::facts::{Cpu, Facts, Memory, PciDevice};
 use muster_core::firmware::Compared;
-use muster_core::gates::{Gate, Mode, Verdict};
+use muster_core::gates::{Gate, Limit, Mode, Verdict};
 use muster_core::profiles::GatePolicy;
 use muster_core::stacks::ConvergePlan;
 
@@ -50,8 +50,9 @@ fn stages_run_in_order_and_stop_at_the_first_that_does_not_pass() {
 #[test]
 fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     let mut hung = recorded("hung", "node", "");
-    // A child of a child: the whole group must go.
-    hung.argv = ["timeout", "--foreground", "77.5", "sleep", "77.5"].map(String::from).to_vec();
+    // A child of a child: the whole group must go. Seconds that nobody else sleeps here.
+    let seconds = format!("{}.5", 100_000 + std::process::id());
+    hung.argv = ["timeout", "--foreground", &seconds, "sleep", &seconds].map(String::from).to_vec();
     hung.timeout_s = 1;
     let mut fault = hung.clone();
     (fault.id, fault.on_timeout) = ("fault".into(), muster_core::gates::OnTimeout::Fail);
@@ -59,10 +60,11 @@ fn a_hung_tool_is_killed_with_its_children_and_judged_as_the_gate_says() {
     let results = run(&plan(vec![hung, fault]), &Facts::default()).expect("results");
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!([results[0].verdict, results[1].verdict], [Verdict::Error, Verdict::Fail]);
+    let ours = format!("sleep\0{seconds}\0");
     let left = std::fs::read_dir("/proc")
         .expect("/proc")
         .flatten()
-        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == b"sleep\x0077.5\x00"));
+        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == ours.as_bytes()));
     assert_eq!(left.count(), 0, "no child outlives its gate");
 }
 
@@ -261,15 +263,16 @@ fn firmware_is_held_against_what_the_bmc_said() {
 
 #[test]
 fn the_clock_is_held_against_the_agents() {
-    let serve = |skew_ms: i64| {
+    let serve = |skew_ms: i64, pauses_ms: [u64; 3]| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let thread = std::thread::spawn(move || {
-            for stream in listener.incoming().take(3) {
+            for (pause_ms, stream) in pauses_ms.into_iter().zip(listener.incoming()) {
                 let mut stream = stream.expect("a connection");
                 let _ = stream.read(&mut [0; 4096]);
                 let now = muster_core::clock::Clock::System.now().as_millisecond() + skew_ms;
                 let body = format!("{{\"unix_ms\":{now}}}");
+                std::thread::sleep(Duration::from_millis(pause_ms));
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
                 stream.write_all((head + &body).as_bytes()).expect("an answer");
             }
@@ -278,10 +281,19 @@ fn the_clock_is_held_against_the_agents() {
     };
     let mut plan = plan(vec![shipped_gate("software.clock")]);
     for (skew_ms, wanted) in [(0, Verdict::Pass), (-60_000, Verdict::Fail), (3_600_000, Verdict::Fail)] {
-        let (url, thread) = serve(skew_ms);
+        let (url, thread) = serve(skew_ms, [0; 3]);
         plan.variables.insert("agent_url".into(), url);
         let results = run(&plan, &Facts::default()).expect("results");
         assert_eq!(results[0].verdict, wanted, "{skew_ms}: {}", results[0].reason);
+        thread.join().expect("three answers");
+    }
+    // An answer that is long under way leaves as much doubt, in milliseconds; the quickest of three counts.
+    for (pauses_ms, doubt) in [([100; 3], 90.0..900.0), ([300, 0, 300], 0.0..290.0)] {
+        let (url, thread) = serve(0, pauses_ms);
+        plan.variables.insert("agent_url".into(), url);
+        let results = run(&plan, &Facts::default()).expect("results");
+        let Limit::Number(off) = results[0].measured[0].value else { panic!("{results:?}") };
+        assert!(doubt.contains(&off), "{off} ms after {pauses_ms:?}");
         thread.join().expect("three answers");
     }
     // Nobody listens there any more.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::bmc::{Bmc, BmcError, Bmcs, BootOnce, OverrideEnabled, PowerState, Reset};
+use muster_core::firmware::BiosValue;
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::BmcTarget;
 use tokio::time::Instant;
@@ -31,6 +32,11 @@ fn system(number: u128) -> String {
 
 impl Sushy {
     async fn start() -> Option<Self> {
+        Self::start_over("SUSHY_EMULATOR_SSL_CERT = 'cert'\nSUSHY_EMULATOR_SSL_KEY = 'key'\n").await
+    }
+
+    /// With these lines on what it speaks, in its configuration.
+    async fn start_over(transport: &str) -> Option<Self> {
         let program: PathBuf = installed("sushy-emulator");
         if !have(&[&program]) {
             return None;
@@ -43,7 +49,7 @@ impl Sushy {
             .collect();
         let config = format!(
             "SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\nSUSHY_EMULATOR_FAKE_DRIVER = True\n\
-             SUSHY_EMULATOR_SSL_CERT = '{here}/cert'\nSUSHY_EMULATOR_SSL_KEY = '{here}/key'\nSUSHY_EMULATOR_AUTH_FILE = '{here}/htpasswd'\n\
+             {transport}SUSHY_EMULATOR_AUTH_FILE = '{here}/htpasswd'\n\
              SUSHY_EMULATOR_STATE_DIR = '{here}'\nSUSHY_EMULATOR_FAKE_SYSTEMS = [{}]\n",
             systems.join(",\n")
         );
@@ -160,4 +166,29 @@ async fn it_has_no_accounts_whose_password_could_be_changed() {
     let Some(sushy) = Sushy::start().await else { return };
     let error = sushy.system(0).set_password(&Secret::new("another")).await.unwrap_err();
     assert!(matches!(&error, BmcError::Unsupported { what } if what.contains("no account service")), "{error}");
+}
+
+/// The fake driver has no BIOS and lists no firmware; what it has is not lost with them.
+#[tokio::test]
+async fn what_it_does_not_tell_is_said_piece_by_piece() {
+    let Some(sushy) = Sushy::start().await else { return };
+    let seen = sushy.system(0).inventory().await.unwrap();
+    let told: Vec<(&str, &str)> = seen.firmware.iter().map(|one| (one.id.as_str(), one.version.as_str())).collect();
+    assert_eq!((told, seen.bios.len()), (vec![("bmc", "1.00")], 0));
+    let [bios, firmware] = &seen.unread[..] else { panic!("{:?}", seen.unread) };
+    assert_eq!(bios, "BIOS attributes: the BMC cannot do this: its system names no BIOS");
+    let missing =
+        "the firmware inventory: the BMC cannot do this: GET /redfish/v1/UpdateService/FirmwareInventory: HTTP 404";
+    assert!(firmware.starts_with(missing), "{firmware}");
+    let wanted = [("SriovGlobalEnable".to_owned(), BiosValue::Text("Enabled".into()))].into();
+    let error = sushy.system(0).set_bios(&wanted).await.unwrap_err();
+    assert!(matches!(error, BmcError::Unsupported { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn one_that_speaks_no_tls_is_sent_nothing_and_told() {
+    let Some(sushy) = Sushy::start_over("").await else { return };
+    let error = sushy.system(0).observe().await.unwrap_err();
+    assert!(matches!(&error, BmcError::Unreachable { why } if why.contains("speaks no TLS")), "{error}");
+    assert_eq!(sushy.calls("GET /redfish"), 0);
 }

@@ -24,7 +24,8 @@ fn start() -> Option<(Simulator, u16)> {
 async fn powers_a_machine_and_sets_its_boot_while_it_is_off() {
     let Some((_simulator, port)) = start() else { return };
     let bmc = bmcs().open(&ipmi_target(port), job()).unwrap();
-    assert_eq!(bmc.observe().await.unwrap().power, PowerState::Off);
+    let view = bmc.observe().await.unwrap();
+    assert_eq!((view.power, view.uuid), (PowerState::Off, None), "it tells no GUID");
     let set = bmc.set_boot_once(BootOnce::Pxe).await.unwrap();
     assert_eq!(set.to_string(), "boot override Once to \"Pxe\" (Bios)", "the EFI flag is dropped, and that shows");
     bmc.reset(Reset::On).await.unwrap();
