@@ -82,8 +82,8 @@ def measure(runs=RUNS):
         report, used = run(nodes, speed)
         phases = ", ".join(f"{phase} {told['ratio']:.2f} (p99 {told['p99']:.2f})" for phase, told in report["phases"].items())
         rows.append({"what": f"{nodes:,} nodes at speed {speed}", "value": f"{report['nodes_per_s']:.1f} whole lives/s; {phases}; of the cores {used}"})
-        actual = sum(told["actual_s"] for told in report["phases"].values())
-        ideal = sum(told["ideal_s"] for told in report["phases"].values())
-        ratios.append({"what": f"a life of {nodes:,} nodes at speed {speed}: its machine's share of the time", "muster": f"{actual / nodes:.1f} s", "peer": f"{ideal / nodes:.1f} s",
-                       "ratio": ideal / actual, "target": round(1 / TARGET, 2)})
+        # Each phase by itself: a long one that is quick does not hide a short one that is slow.
+        for phase, told in report["phases"].items():
+            ratios.append({"what": f"{phase}, {nodes:,} nodes at speed {speed}: its machine's share of the time", "muster": f"{told['actual_s'] / nodes:.1f} s",
+                           "peer": f"{told['ideal_s'] / nodes:.1f} s", "ratio": told["ideal_s"] / told["actual_s"], "target": round(1 / TARGET, 2)})
     return rows, ratios

@@ -25,7 +25,9 @@ LOOK_EVERY = 0.25
 NO_TIME = 1_000_000
 NOTES = ["Its hardware is a driver in its own process that succeeds at once, its image is none, its network is no-op: what is measured is its control plane. "
          "Muster's machines take no time either, and are apart: each step of a node is a job over the agents' protocol, with a permit that is redeemed. Up to service that "
-         "is fourteen jobs and six states of a node, among them an inspection, an image, a stack, two runs of gates and a scheduler; Ironic's way is three verbs."]
+         "is fourteen jobs and six states of a node, among them an inspection, an image, a stack, two runs of gates and a scheduler; Ironic's way is three verbs.",
+         "To be 50 times as quick, each of the fourteen jobs would have 0.7 ms of both cores for all that it is: leased, its permit redeemed, begun, reported, its node moved on, "
+         "each in a transaction. pgbench, which decides nothing, takes 2.8 ms of them for the turn that begins one (see engine): the target is beyond what this Postgres commits."]
 
 INTERFACES = ["bios", "boot", "console", "deploy", "inspect", "management", "network", "power", "raid", "rescue", "storage", "vendor", "firmware"]
 CONFIG = """[DEFAULT]
