@@ -140,3 +140,28 @@ async fn a_deadlock_is_told_as_something_to_try_again() {
     assert!(error.retryable(), "{error:?}");
     assert_eq!(error.public().0, "contended");
 }
+
+#[tokio::test]
+async fn a_claim_whose_disks_may_be_written_is_not_taken_back_and_what_was_released_stays_so() {
+    let mut world = World::start(1).await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    world.release("n1").await.expect(202);
+    let wipe = world.until_leased("n1", "wipe").await;
+    let pool = world.server.app.pool.clone();
+    // Until then it is a person's to undo.
+    let back = "UPDATE claims SET state = 'bound'";
+    let mut undone = pool.begin().await.unwrap();
+    sqlx::query(back).execute(&mut *undone).await.unwrap();
+    undone.rollback().await.unwrap();
+    let redeemed = "UPDATE permits SET redemptions = redemptions + 1, redeemed_at = now() WHERE kind = 'wipe'";
+    sqlx::query(redeemed).execute(&pool).await.unwrap();
+    assert_eq!(refused_by(&pool, back).await, "claims_kept");
+    world.agent.work(&wipe).await.unwrap();
+    world.settle().await;
+    for state in [back, "UPDATE claims SET state = 'releasing'"] {
+        assert_eq!(refused_by(&pool, state).await, "claims_end_once");
+    }
+    world.check().await;
+}
