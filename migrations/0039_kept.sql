@@ -1,4 +1,5 @@
 -- A claim is taken back while its disks are what they were: not once the wipe of its release was given leave. And what was given back stays so.
+-- A replacement exchanges two claims' nodes, and one of them is nobody's for a moment: that is not taking it back.
 CREATE FUNCTION guard_end_of_claim() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.state = 'released' THEN
@@ -11,4 +12,4 @@ BEGIN
 END
 $$;
 CREATE TRIGGER claims_end BEFORE UPDATE OF state ON claims FOR EACH ROW
-    WHEN (NEW.state <> OLD.state AND (OLD.state = 'released' OR NEW.state = 'bound')) EXECUTE FUNCTION guard_end_of_claim();
+    WHEN (NEW.node_id = OLD.node_id AND NEW.state <> OLD.state AND (OLD.state = 'released' OR NEW.state = 'bound')) EXECUTE FUNCTION guard_end_of_claim();
