@@ -45,6 +45,7 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
         unknown.push(why.told());
         0
     });
+    let more = gate.count.as_deref().is_some_and(|count| or_more(count).1);
     if gate.criteria.is_empty() {
         unknown.push("the gate has no criteria".into());
     }
@@ -56,9 +57,11 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
                     None if alone(gate, criterion) => 1,
                     None => entities,
                 };
+                let enough = |seen: u64| seen == entities || more && criterion.best.is_none() && seen > entities;
                 let seen = values.iter().map(|value| value.entity.as_str()).collect::<BTreeSet<_>>().len() as u64;
-                if seen != entities || values.len() as u64 != entities {
-                    unknown.push(format!("{}: measured {seen} times, expected {entities}", named(criterion)));
+                if !enough(seen) || values.len() as u64 != seen {
+                    let wanted = if more { "at least " } else { "" };
+                    unknown.push(format!("{}: measured {seen} times, expected {wanted}{entities}", named(criterion)));
                 }
                 measured.extend(values);
             }
@@ -269,17 +272,26 @@ fn stack_number(name: &str, stack: Option<&ConvergePlan>) -> Result<u64, Unresol
 
 /// How many entities each criterion must see; one without `count`. Zero is no answer: a gate that measures nothing says nothing.
 fn expected_entities(gate: &Gate, reference: &Reference<'_>) -> Result<u64, Unresolved> {
-    gate.count.as_deref().map_or(Ok(1), |count| counted_by(count, reference))
+    gate.count.as_deref().map_or(Ok(1), |count| counted_by(or_more(count).0, reference))
+}
+
+/// A gate's count without `>=`, and whether it had it: there may be more, and each is held against the limits.
+pub(super) fn or_more(count: &str) -> (&str, bool) {
+    match count.strip_prefix(">=") {
+        Some(least) => (least, true),
+        None => (count, false),
+    }
 }
 
 /// What a count comes to on this node.
 fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved> {
     let Reference { profile, facts, .. } = reference;
-    let nvme = |facts: &Facts| facts.disks.iter().filter(|disk| disk.transport == DiskTransport::Nvme).count() as u64;
+    let disks = |of| facts.disks.iter().filter(|disk| disk.transport == of).count() as u64;
     let expected = match count {
         "profile:gpus" => profile.gpus.as_ref().map_or(0, |gpus| u64::from(gpus.count)),
         "facts:disks" => facts.disks.len() as u64,
-        "facts:nvme_disks" => nvme(facts),
+        "facts:nvme_disks" => disks(DiskTransport::Nvme),
+        "facts:sata_disks" => disks(DiskTransport::Sata),
         "facts:gpus" => facts.gpus.len() as u64,
         "stack:mounts" => stack_number("mounts", reference.stack)?,
         reference if reference.starts_with("profile:") => {
@@ -300,7 +312,8 @@ fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved>
 }
 
 /// References that `count` may hold, besides a number and any `profile:NAME`.
-pub(super) const COUNTS: [&str; 4] = ["facts:disks", "facts:nvme_disks", "facts:gpus", "stack:mounts"];
+pub(super) const COUNTS: [&str; 5] =
+    ["facts:disks", "facts:nvme_disks", "facts:sata_disks", "facts:gpus", "stack:mounts"];
 
 fn sentence(measured: &Measured) -> String {
     let Measured { metric, entity, value, op, limit, unit, .. } = measured;

@@ -83,7 +83,7 @@ pub struct Gate {
     /// A parser's name: `fio`, `iperf3`, `stressapptest`…
     pub parser: String,
     /// Disks, GPUs, links… that each criterion must see, where its metric is measured for each: a number, any `profile:NAME`, `facts:disks`,
-    /// `facts:nvme_disks`, `facts:gpus` or `stack:mounts`; one when absent.
+    /// `facts:nvme_disks`, `facts:sata_disks`, `facts:gpus` or `stack:mounts`; one when absent. `>=` before it: there may be more, and each is held against the limits.
     #[serde(default)]
     pub count: Option<String>,
     pub criteria: Vec<Criterion>,
@@ -199,6 +199,7 @@ impl Mode {
 pub enum Each {
     Disks,
     NvmeDisks,
+    SataDisks,
     /// Directories that the stack's mount units name.
     Mounts,
 }

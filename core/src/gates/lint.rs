@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::assess::{COUNTS, profile_number};
+use super::assess::{COUNTS, or_more, profile_number};
 use super::catalogue::{Parser, TEXT};
 use super::checks::CHECKS;
 use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
@@ -54,8 +54,7 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         if required && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
             problem(format!("the profile requires it, and parser {} is experimental", gate.parser));
         }
-        let counts = gate.criteria.iter().filter_map(|criterion| criterion.best.as_ref()).chain(&gate.count);
-        let names = counts.filter_map(|count| count.strip_prefix("profile:"));
+        let names = counts(gate).filter_map(|count| count.strip_prefix("profile:"));
         for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
             problem(format!("the profile has no threshold {name} to count by"));
         }
@@ -100,8 +99,7 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         gate.output.as_ref().is_some_and(|name| name.is_empty() || name.contains('/') || name.contains("..")),
         "output must be a plain file name",
     );
-    let mut counts = gate.criteria.iter().filter_map(|criterion| criterion.best.as_ref()).chain(&gate.count);
-    check(!counts.all(|count| is_count(count)), "count is neither a number from 1 nor a known reference");
+    check(!counts(gate).all(is_count), "count is neither a number from 1 nor a known reference");
     lint_each(gate, problems);
     lint_running(gate, problems);
     lint_window(gate, problems);
@@ -110,6 +108,12 @@ fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {
         None => problems.push(format!("unknown parser {:?}", gate.parser)),
         Some(parser) => lint_parsed(gate, parser, problems),
     }
+}
+
+/// What is counted by: each criterion's best, and the gate's own count.
+fn counts(gate: &Gate) -> impl Iterator<Item = &str> {
+    let best = gate.criteria.iter().filter_map(|criterion| criterion.best.as_deref());
+    best.chain(gate.count.as_deref().map(|count| or_more(count).0))
 }
 
 fn is_count(count: &str) -> bool {
@@ -156,7 +160,7 @@ fn lint_window(gate: &Gate, problems: &mut Vec<String>) {
         }
     };
     check(!(1..=WINDOW_MAX_S).contains(&window_s), format!("a window is 1 to {WINDOW_MAX_S} seconds"));
-    check(gate.argv.is_empty() || gate.peer.is_some(), "a window is for a tool that runs twice on one node".into());
+    check(gate.peer.is_some(), "a window is for what is measured twice on one node".into());
     for criterion in gate.criteria.iter().filter(|criterion| !GROWING.contains(&criterion.unit.as_str())) {
         let Criterion { metric, unit, .. } = criterion;
         check(true, format!("{metric}: in {unit} nothing is counted, so that nothing grows within the window"));
@@ -178,6 +182,7 @@ fn lint_each(gate: &Gate, problems: &mut Vec<String>) {
     let counted = match gate.each {
         Some(Each::NvmeDisks) => gate.count.as_deref() == Some("facts:nvme_disks"),
         Some(Each::Disks) => gate.count.as_deref() == Some("facts:disks"),
+        Some(Each::SataDisks) => gate.count.as_deref() == Some("facts:sata_disks"),
         Some(Each::Mounts) => gate.count.as_deref() == Some("stack:mounts"),
         None => true,
     };

@@ -82,7 +82,6 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
         None if gate.peer.is_some() && !bench.plan.variables.contains_key("pair_port") => {
             Err(Stop::Absent("it is measured between two nodes: muster-node pair".into()))
         }
-        None if gate.argv.is_empty() => parsers::measure(gate, bench).map_err(Stop::Unknown),
         None => run(gate, bench, &mut evidence),
     };
     let (assessment, lasting) = match read {
@@ -169,7 +168,7 @@ pub(super) fn timed_out(gate: &Gate, hangs: bool) -> Assessment {
     Assessment { verdict, reason, measured: Vec::new() }
 }
 
-/// Runs the tool and reads its answer; twice, for what grew meanwhile, where the gate says so.
+/// Measures; twice, for what grew meanwhile, where the gate says so.
 fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
     let Some(window_s) = gate.window_s else { return run_now(gate, bench, evidence) };
     let before = run_now(gate, bench, evidence)?;
@@ -181,8 +180,11 @@ fn run(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Readin
     window::grown(&before, after).map_err(Stop::Unknown)
 }
 
-/// Runs the tool, once or once for each disk or mount, and reads its answers.
+/// Measures by itself, or runs the tool, once or once for each disk or mount, and reads its answers.
 fn run_now(gate: &Gate, bench: &Bench<'_>, evidence: &mut Evidence) -> Result<Reading, Stop> {
+    if gate.argv.is_empty() {
+        return parsers::measure(gate, bench).map_err(Stop::Unknown);
+    }
     let Some(each) = gate.each else { return run_once(gate, bench, None, evidence) };
     let mut all = Reading::default();
     for one in ones(each, bench)? {
@@ -209,9 +211,11 @@ fn ones(each: Each, bench: &Bench<'_>) -> Result<Vec<One>, Stop> {
         Ok(One { word: format!("/dev/{}", disk.name), entity: serial })
     };
     let disks = bench.facts.disks.iter();
+    let of = |transport| disks.clone().filter(move |disk| disk.transport == transport);
     match each {
-        Each::Disks => disks.map(disk).collect(),
-        Each::NvmeDisks => disks.filter(|disk| disk.transport == DiskTransport::Nvme).map(disk).collect(),
+        Each::Disks => disks.clone().map(disk).collect(),
+        Each::NvmeDisks => of(DiskTransport::Nvme).map(disk).collect(),
+        Each::SataDisks => of(DiskTransport::Sata).map(disk).collect(),
         Each::Mounts => {
             let mounts = bench.plan.stack.iter().flat_map(ConvergePlan::mounts);
             Ok(mounts.map(|(_, place)| One { word: place.clone(), entity: place }).collect())

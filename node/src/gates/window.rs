@@ -47,15 +47,20 @@ pub(super) fn grown(before: &Reading, after: Reading) -> Result<Reading, String>
         return Err(format!("{}: the two runs do not tell of the same", named(metric, entity)));
     }
     let mut samples = Vec::with_capacity(latter.len());
+    let mut notes = Vec::new();
     for ((metric, entity), now) in &latter {
         let then = former.get(&(*metric, *entity)).copied().unwrap_or(f64::NAN);
         // Not a number is not at least anything.
         if now.partial_cmp(&then).is_none_or(std::cmp::Ordering::is_lt) {
             return Err(format!("{} fell from {then} to {now}: it was cleared meanwhile", named(metric, entity)));
         }
+        if *now > then && !entity.is_empty() {
+            notes.push(format!("{} grew from {then} to {now}", named(metric, entity)));
+        }
         samples.push(Sample { metric, entity: (*entity).to_owned(), value: Limit::Number(now - then) });
     }
-    Ok(Reading { samples, ..after.clone() })
+    notes.extend(after.notes);
+    Ok(Reading { samples, notes, versions: after.versions })
 }
 
 fn named(metric: &str, entity: &str) -> String {

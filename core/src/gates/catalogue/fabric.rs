@@ -1,6 +1,6 @@
 //! What the tools of RDMA networks tell.
 
-use super::{Metric, Parser, TEXT, each, metric, tool};
+use super::{Metric, Parser, TEXT, builtin, each, metric, tool};
 
 /// `mlx5_0/1`: the adapter and its port.
 const PORT: &str = "port";
@@ -48,7 +48,22 @@ const PERFQUERY: &[Metric] = &[
     each(PORT, "ib.transmit_wait", "ticks"),
 ];
 
+/// What the kernel gives of every port that counts. The retries only where a driver tells them.
+const COUNTERS: &[Metric] = &[
+    each(PORT, "ib.symbol_errors", "errors"),
+    each(PORT, "ib.link_recoveries", "events"),
+    each(PORT, "ib.link_downed", "events"),
+    each(PORT, "ib.integrity_errors", "errors"),
+    each(PORT, "ib.buffer_overruns", "errors"),
+    each(PORT, "ib.retries_spent", "events"),
+];
+
+/// `0x7fff 0xffff`: those of all active InfiniBand ports where they agree, else each port's own.
+const PKEYS: &[Metric] = &[metric("ib.pkeys", TEXT)];
+
 pub(super) const PARSERS: &[Parser] = &[
+    builtin("ib-counters", "sysfs, every port of an RDMA device that has `counters`", COUNTERS),
+    builtin("ib-pkeys", "sysfs, every active InfiniBand port", PKEYS),
     tool("perftest", "`ib_write_bw --report_gbits`, `ib_write_lat` and their sisters, as printed", PERFTEST),
     tool("perftest-json", "the same, the file of `--out_json --out_json_file=…`", PERFTEST).experimental(),
     tool("ibstat", "`ibstat`", IBSTAT),

@@ -83,6 +83,8 @@ const SMART_LOG: &[Metric] = &[
 
 const SMARTCTL: &[Metric] = &[
     metric("smart.failing", "flags"),
+    // Of ATA disks: what announces a failure, and stands at its maker's threshold.
+    metric("smart.prefail", "attributes"),
     metric("smart.critical_warning", "flags"),
     metric("smart.media_errors", "errors"),
     metric("smart.percentage_used", "%"),
@@ -187,7 +189,7 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("stressapptest", "stressapptest 1.0", STRESSAPPTEST),
     tool("stress-ng", "`stress-ng --verify --metrics -Y FILE`, 0.15 and newer", STRESS_NG),
     tool("iperf3", "`iperf3 --json`, TCP", IPERF3),
-    tool("smartctl", "`smartctl --json -a`, smartctl 7, NVMe", SMARTCTL),
+    tool("smartctl", "`smartctl --json -a`, smartctl 7: NVMe and ATA", SMARTCTL),
     tool("nvme-smart-log", "`nvme smart-log --output-format=json`, nvme-cli 2", SMART_LOG),
     tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR),
     tool("lshw", "`lshw -json`, lshw 02.19", LSHW),

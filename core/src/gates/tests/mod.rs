@@ -187,7 +187,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
             (gate.parser, gate.criteria) = ("ibstat".into(), vec![Criterion { best: Some("8".into()), ..rate }]);
         }),
         ("a window is 1 to 3600 seconds", |gate| gate.window_s = Some(0)),
-        ("a tool that runs twice", |gate| (gate.window_s, gate.argv) = (Some(60), vec![])),
+        ("count is neither", |gate| gate.count = Some(">=0".into())),
         ("nothing grows within the window", |gate| gate.window_s = Some(60)),
     ];
     for (problem, break_it) in breaks {

@@ -167,6 +167,8 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
         "dkms" => dkms::measure(bench),
         "facts" => Ok(facts::measure(bench)),
         "firmware" => firmware::measure(bench),
+        "ib-counters" => rdma::counters::measure(bench),
+        "ib-pkeys" => rdma::pkeys::measure(bench),
         "kernel" => kernel::measure(bench),
         "kernel-log-new" => kernel_log::measure(bench),
         "mounts" => mounts::measure(bench),

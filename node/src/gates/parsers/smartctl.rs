@@ -1,4 +1,4 @@
-//! smartctl 7, `--json -x` (or `-a`), NVMe. Temperatures are °C here, other than in nvme-cli.
+//! smartctl 7, `--json -x` (or `-a`), NVMe and ATA. Temperatures are °C here, other than in nvme-cli.
 
 use serde::Deserialize;
 
@@ -18,6 +18,26 @@ struct Report {
     firmware_version: Option<String>,
     smart_status: Option<Status>,
     nvme_smart_health_information_log: Option<Log>,
+    ata_smart_attributes: Option<Attributes>,
+}
+
+#[derive(Deserialize)]
+struct Attributes {
+    table: Vec<Attribute>,
+}
+
+/// One of an ATA disk's attributes. `when_failed` is `now` while it stands at its threshold, `past` when it did, else empty (smartctl(8), `-A`).
+#[derive(Deserialize)]
+struct Attribute {
+    id: u8,
+    name: String,
+    when_failed: String,
+    flags: Flags,
+}
+
+#[derive(Deserialize)]
+struct Flags {
+    prefailure: bool,
 }
 
 #[derive(Deserialize)]
@@ -74,8 +94,8 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     reading.version("smartctl", &report.smartctl.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."));
     reading.version("firmware", &report.firmware_version.unwrap_or_default());
     reading.count("smart.failing", usize::from(!status.passed || exit & FAILING != 0));
-    match (device.protocol.as_str(), report.nvme_smart_health_information_log) {
-        ("NVMe", Some(log)) => {
+    match (device.protocol.as_str(), report.nvme_smart_health_information_log, report.ata_smart_attributes) {
+        ("NVMe", Some(log), _) => {
             reading.add("smart.critical_warning", log.critical_warning);
             reading.add("smart.media_errors", log.media_errors as f64);
             reading.add("smart.percentage_used", log.percentage_used);
@@ -85,9 +105,26 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
                 reading.notes.push(format!("{serial} raises {}", super::nvme::warnings(log.critical_warning)));
             }
         }
-        ("NVMe", None) => return Err("an NVMe disk without its health log".into()),
-        // Attributes of ATA disks differ by maker; only the overall answer is taken.
+        ("NVMe", None, _) => return Err("an NVMe disk without its health log".into()),
+        // What an attribute counts differs by maker; whether it stands at its maker's threshold does not. Disks may have none.
+        ("ATA", _, Some(attributes)) => prefail(&mut reading, serial, &attributes.table)?,
         _ => {}
     }
     Ok(reading)
+}
+
+fn prefail(reading: &mut Reading, serial: &str, attributes: &[Attribute]) -> Result<(), String> {
+    let mut failing = 0;
+    for Attribute { id, name, when_failed, flags } in attributes {
+        match when_failed.as_str() {
+            "" | "past" => {}
+            "now" => {
+                failing += usize::from(flags.prefailure);
+                reading.notes.push(format!("{serial}: attribute {id} {name} is at its threshold"));
+            }
+            other => return Err(format!("attribute {id} failed {other:?}")),
+        }
+    }
+    reading.count("smart.prefail", failing);
+    Ok(())
 }

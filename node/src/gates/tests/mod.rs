@@ -9,6 +9,7 @@ mod hostile; // Answers made to hurt
 mod load; // Looked at while others load the machine
 mod looks; // At the kernel's log
 mod parsers; // Recordings, broken in every way
+mod ports; // Errors and partitions of RDMA ports, by the kernel
 mod rails; // The rails' rate, held by the shipped gates
 mod recordings; // What each recording reads as
 mod runner; // Stages, timeouts, disks

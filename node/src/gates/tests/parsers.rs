@@ -17,6 +17,7 @@ const IPERF: &str = include_str!("../../../fixtures/iperf3-3.12.json");
 const IPERF_REFUSED: &str = include_str!("../../../fixtures/iperf3-3.12-refused.json");
 const SMART: &str = include_str!("../../../fixtures/smartctl-7.1-nvme-good.json");
 const SMART_FAILING: &str = include_str!("../../../fixtures/smartctl-7.3-nvme-failing.json");
+const SMART_ATA: &str = include_str!("../../../fixtures/smartctl-7.3-ata-good.json");
 const SMART_NONE: &str = include_str!("../../../fixtures/smartctl-7.3-no-device.json");
 const NVME_FAILING: &str = include_str!("../../../fixtures/nvme-smart-log-2.3-failing.json");
 
@@ -129,6 +130,32 @@ fn contradictions_and_strangers_are_errors() {
     assert_eq!(shown(&read("stress-ng", 2, STRESS, failed).expect("a failure"))[0], "stress.failures=1");
     let other = Answer { exit: 0, text: SMART, messages: "", serial: Some("ANOTHER") };
     assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
+}
+
+/// A SATA disk that says it is well, and has an attribute at its threshold: smartctl then ends with the bit for that, and no other (smartctl(8), EXIT
+/// STATUS).
+#[test]
+fn a_sata_disk_at_a_makers_threshold_is_told() {
+    let smart = |exit, text: &str| read("smartctl", exit, text, "");
+    let told = |text: &str, exit| shown(&smart(exit, text).expect("a reading"));
+    assert_eq!(told(SMART_ATA, 0), ["smart.failing=0", "smart.prefail=0"]);
+    let (name, exit) = ("\"name\":\"Reallocated_Sector_Ct\",\"value\":", "\"exit_status\":0");
+    assert!(SMART_ATA.contains(name) && SMART_ATA.contains(exit));
+    let standing = |when: &str| {
+        let (before, after) = SMART_ATA.split_once(name).expect("the attribute");
+        let after = after.replacen("\"when_failed\":\"\"", &format!("\"when_failed\":\"{when}\""), 1);
+        format!("{before}{name}{after}").replacen(exit, "\"exit_status\":16", 1)
+    };
+    let now = smart(16, &standing("now")).expect("a reading");
+    assert_eq!(shown(&now), ["smart.failing=0", "smart.prefail=1"]);
+    assert!(now.notes[0].contains("5 Reallocated_Sector_Ct is at its threshold"), "{:?}", now.notes);
+    assert_eq!(told(&standing("past"), 16), ["smart.failing=0", "smart.prefail=0"], "it recovered");
+    // What only ages, at its threshold, announces nothing.
+    let old = standing("now").replace("\"prefailure\":true", "\"prefailure\":false");
+    assert_eq!(told(&old, 16), ["smart.failing=0", "smart.prefail=0"]);
+    assert!(smart(16, &standing("soon")).is_err(), "a word that is not known");
+    // A disk without attributes says less than the gate asks for.
+    assert_eq!(told(&SMART_ATA.replace("ata_smart_attributes", "ata_attributes"), 0), ["smart.failing=0"]);
 }
 
 /// The verdict of the shipped suite's gate with this parser over a broken answer.

@@ -59,6 +59,7 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("iperf3", "iperf3-3.12.json", ("iperf 3.12", "iperf 4.0")),
     of("smartctl", "smartctl-7.1-nvme-good.json", ("smart_status", "smart_state")),
     Recording { exit: 8, ..of("smartctl", "smartctl-7.3-nvme-failing.json", ("smart_status", "smart_state")) },
+    of("smartctl", "smartctl-7.3-ata-good.json", ("smart_status", "smart_state")),
     of("nvme-smart-log", "nvme-smart-log-2.3-failing.json", ("avail_spare", "spare")),
     of("nvidia-smi-topo", "nvidia-smi-580.105.08-4xa100-topo.txt", ("NUMA Affinity", "NUMA Distance")),
     of("gpu-fryer", "gpu-fryer-2gpus-documented.txt", ("Gflops/s (", "Tflops/s (")),

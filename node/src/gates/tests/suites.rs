@@ -27,6 +27,7 @@ fn shipped_suites_pass_the_linter_and_find_their_thresholds() {
         [
             "inventory.facts",
             "disk.smart",
+            "disk.sata",
             "software.packages",
             "software.kernel",
             "software.services",

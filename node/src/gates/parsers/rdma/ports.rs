@@ -1,0 +1,75 @@
+//! The ports of RDMA devices, as the kernel lists them: `/sys/class/infiniband/DEVICE/ports/NUMBER` (Documentation/ABI/stable/sysfs-class-infiniband).
+
+use std::fs;
+
+use crate::converge::machine::Machine;
+
+const DEVICES: &str = "/sys/class/infiniband";
+/// A word or a number.
+const VALUE_MAX: u64 = 256;
+/// Ports of one node; a device has one or two.
+const PORTS_MAX: usize = 256;
+
+/// One port.
+pub(super) struct Port<'a> {
+    /// `mlx5_0/1`.
+    pub(super) name: String,
+    path: String,
+    machine: &'a Machine,
+}
+
+impl Port<'_> {
+    /// A file of the port's folder, without its line's end; `None` when there is none.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be read.
+    pub(super) fn read(&self, file: &str) -> Result<Option<String>, String> {
+        let read = self.machine.read(&format!("{}/{file}", self.path), VALUE_MAX).map_err(|failure| failure.message)?;
+        Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+    }
+
+    /// Whether the port has this folder.
+    pub(super) fn has(&self, folder: &str) -> bool {
+        self.machine.path(&format!("{}/{folder}", self.path)).is_dir()
+    }
+
+    /// The names in one of the port's folders.
+    ///
+    /// # Errors
+    /// A sentence when it cannot be listed.
+    pub(super) fn list(&self, folder: &str) -> Result<Vec<String>, String> {
+        names(self.machine, &format!("{}/{folder}", self.path))
+    }
+}
+
+/// All ports of the node, by name.
+///
+/// # Errors
+/// A sentence when there is none, or the kernel's list cannot be read.
+pub(super) fn all(machine: &Machine) -> Result<Vec<Port<'_>>, String> {
+    let mut ports = Vec::new();
+    if machine.path(DEVICES).is_dir() {
+        for device in names(machine, DEVICES)? {
+            for number in names(machine, &format!("{DEVICES}/{device}/ports"))? {
+                let path = format!("{DEVICES}/{device}/ports/{number}");
+                ports.push(Port { name: format!("{device}/{number}"), path, machine });
+            }
+        }
+    }
+    match ports.len() {
+        0 => Err("the kernel knows no RDMA device".into()),
+        1..=PORTS_MAX => Ok(ports),
+        many => Err(format!("{many} RDMA ports are more than are read")),
+    }
+}
+
+fn names(machine: &Machine, folder: &str) -> Result<Vec<String>, String> {
+    let unreadable = |error: std::io::Error| format!("{folder}: {error}");
+    let entries = fs::read_dir(machine.path(folder)).map_err(unreadable)?;
+    let mut names = entries
+        .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(unreadable)?;
+    names.sort();
+    Ok(names)
+}
