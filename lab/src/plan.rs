@@ -26,6 +26,8 @@ const FIRST_CONSOLE_PORT: u16 = 7001;
 pub const STRANGER: &str = "stranger";
 /// Its only disk.
 pub const STRANGER_DISK: &str = "MUSTER-NVME-A-9";
+/// What the rack's own machines are; the veteran is another's.
+pub const PRODUCT: &str = "Virtual Rack Node";
 /// The machine that somebody else built and that is adopted, in [`RackPlan::veteran`].
 pub const VETERAN: &str = "veteran";
 /// The disk it boots from.
@@ -179,7 +181,8 @@ impl RackPlan {
     /// A machine like the others that serves already, without Muster.
     pub fn veteran() -> MachinePlan {
         let name = VETERAN.parse().expect("a constant name is a name");
-        MachinePlan { name, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
+        let product = "Another Server".to_owned();
+        MachinePlan { name, product, ..reference_machine(8, FirmwareKind::Bios, 2048, None) }
     }
 
     /// Small machines with a BMC and one disk each, which serve already: for what happens to nodes in service.
@@ -292,7 +295,7 @@ fn reference_machine(index: u8, firmware: FirmwareKind, memory_mib: u32, bmc: Op
         serial: format!("MSTR-000{index}"),
         uuid: Uuid::from_u128(0x6d75_7374_6572_4c61_8b00_0000_0000_0000 + u128::from(index)),
         manufacturer: "Muster".to_owned(),
-        product: "Virtual Rack Node".to_owned(),
+        product: PRODUCT.to_owned(),
         bmc,
         disks: vec![
             disk(DiskKind::Virtio, "DECOY", 1),

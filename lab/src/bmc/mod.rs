@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
 use muster_core::values::{Digest, Secret};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -32,6 +33,7 @@ use crate::error::LabError;
 use crate::machine::Machine;
 use crate::machine::oracle::{Cause, Happening};
 use crate::plan::BmcPlan;
+use crate::rack::Netns;
 use access::Access;
 use faults::{Fault, Faults};
 use memory::Memory;
@@ -56,13 +58,20 @@ pub(crate) struct Service {
     access: Mutex<Access>,
     faults: Faults,
     started: Instant,
+    /// Where it fetches images, when not where the lab itself is.
+    netns: Option<Netns>,
     /// While the BMC itself restarts it answers nobody.
     restarting_until: Mutex<Option<Instant>>,
 }
 
 impl Bmc {
-    /// Serves the machine on `listener`, which may belong to another network namespace.
-    pub fn start(machine: Arc<Machine>, plan: &BmcPlan, listener: TcpListener) -> Result<Self, LabError> {
+    /// Serves the machine on `listener`, which may belong to another network namespace: `netns`, where it also fetches images.
+    pub fn start(
+        machine: Arc<Machine>,
+        plan: &BmcPlan,
+        listener: TcpListener,
+        netns: Option<Netns>,
+    ) -> Result<Self, LabError> {
         let (tls, fingerprint) = certificate::load_or_make(&machine.dir, plan.address)?;
         let (listener, address) = serve::adopt(listener)?;
         let service = Arc::new(Service {
@@ -73,6 +82,7 @@ impl Bmc {
             restarting_until: Mutex::new(None),
             plan: plan.clone(),
             machine,
+            netns,
         });
         let serving = tokio::spawn(serve::run(listener, tls, Arc::clone(&service)));
         let watching = tokio::spawn(log_power(Arc::clone(&service)));
@@ -99,6 +109,16 @@ impl Bmc {
         let memory = self.service.memory();
         let account = memory.accounts().first().expect("the factory account cannot be deleted");
         (account.user.clone(), account.password.clone())
+    }
+
+    /// The version of a component, `BMC` or `BIOS`, now.
+    pub fn version(&self, component: &str) -> String {
+        update::version(&self.service, component)
+    }
+
+    /// What a BIOS attribute is set to now; `None` when it was left as the factory had it.
+    pub fn setting(&self, attribute: &str) -> Option<Value> {
+        self.service.memory().hardware().setting(attribute)
     }
 
     /// Its event log, oldest first.

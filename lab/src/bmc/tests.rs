@@ -36,7 +36,7 @@ async fn bench() -> Bench {
     let (machine, launcher) = fake::machine(dir.path(), 0);
     let plan = BmcPlan { reset_delay_ms: 20, ..machine.plan.bmc.clone().unwrap() };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let bmc = Bmc::start(Arc::clone(&machine), &plan, listener).unwrap();
+    let bmc = Bmc::start(Arc::clone(&machine), &plan, listener, None).unwrap();
     let http = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(LIMIT).build().unwrap();
     Bench { bmc, machine, launcher, plan, http, dir }
 }
@@ -204,7 +204,7 @@ async fn a_session_works_until_it_is_deleted_and_a_new_password_outlives_the_bmc
     let fingerprint = bench.bmc.fingerprint;
     let Bench { bmc, machine, plan, dir: _dir, .. } = bench;
     drop(bmc);
-    let again = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let again = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
     assert_eq!(again.credentials().1.reveal(), "a new long password");
     assert_eq!(again.fingerprint, fingerprint, "the certificate can be pinned");
 }
@@ -339,7 +339,7 @@ async fn settings_hold_after_a_boot_and_outlive_the_bmc() {
     assert!(bench.bmc.faults().is_empty());
     let Bench { bmc, machine, plan, http, launcher, dir } = bench;
     drop(bmc);
-    let bmc = Bmc::start(Arc::clone(&machine), &plan, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let bmc = Bmc::start(Arc::clone(&machine), &plan, TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
     let again = Bench { bmc, machine, plan, http, launcher, dir };
     assert_eq!(again.attribute("NumaNodesPerSocket").await, 4);
 }

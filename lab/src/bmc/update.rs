@@ -75,6 +75,11 @@ impl Hardware {
         self.settings.append(&mut self.pending);
     }
 
+    /// An attribute that was set and holds.
+    pub(crate) fn setting(&self, attribute: &str) -> Option<Value> {
+        self.settings.get(attribute).cloned()
+    }
+
     fn task(&mut self, id: u32) -> Option<&mut Task> {
         self.tasks.iter_mut().find(|task| task.id == id)
     }
@@ -233,7 +238,7 @@ pub(crate) fn simple_update(service: &Arc<Service>, document: &Value) -> Reply {
 /// Works through an update, as its task tells.
 async fn run(service: &Arc<Service>, id: u32, uri: &str) {
     let faults = &service.faults;
-    let ended = match fetch(uri).await {
+    let ended = match fetched(service, uri).await {
         Err(why) => Err(why),
         Ok(_) if faults.take_inside(&FaultKind::UpdateNeverEnds) => {
             return set(service, id, "Running", 40, "The update is in progress.");
@@ -271,6 +276,19 @@ fn set(service: &Service, id: u32, state: &str, percent: u32, message: &str) {
             (task.state, task.percent, task.message) = (state.into(), percent, message.into());
         }
     });
+}
+
+/// From its own network, where that is another than the lab's: a socket belongs to the namespace of the thread that makes it.
+async fn fetched(service: &Service, uri: &str) -> Result<Image, String> {
+    let Some(netns) = service.netns.clone() else { return fetch(uri).await };
+    let uri = uri.to_owned();
+    let within = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| format!("no runtime: {error}"))?.block_on(fetch(&uri))
+    };
+    let thread = tokio::task::spawn_blocking(move || netns.within(within)).await;
+    let entered = thread.map_err(|error| format!("the fetch ended: {error}"))?;
+    entered.map_err(|error| error.to_string())?
 }
 
 /// The image from where it is said to be, for a component that there is.

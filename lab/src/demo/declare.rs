@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::DemoOptions;
 use super::artifacts::{Artifacts, digest, toml_as_json};
-use super::{cabling, network};
+use super::{cabling, firmware, network};
 use crate::nfs::Nfs;
 use crate::plan::{BmcPlan, GATEWAY, MachinePlan, RackPlan, STRANGER, console_address};
 use crate::slurm::Slurm;
@@ -70,7 +70,9 @@ async fn image_and_stack(client: &Client, options: &DemoOptions, slurm: &Slurm) 
     image(client, options).await?;
     munge_key(client, slurm).await?;
     blobs_of_stack(client, options).await?;
-    put(client, "stacks", "cpu-slurm", toml_as_json(&options.artifacts.stack)?).await
+    let mut stack = toml_as_json(&options.artifacts.stack)?;
+    firmware::want(client, options, &mut stack).await?;
+    put(client, "stacks", "cpu-slurm", stack).await
 }
 
 pub(super) async fn image(client: &Client, options: &DemoOptions) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ mod cabling; // Two cables in each other's ports
 mod cast; // Who plays in it
 mod chaos; // Kills what must survive being killed
 mod declare; // The fleet, as a client declares it
+mod firmware; // What the stack wants of firmware and BIOS
 mod hold; // What must hold while things are broken
 mod network; // A bond, a VLAN and large packets on a node in service
 mod oracle; // What the machines' own logs say

@@ -11,7 +11,9 @@ use super::chaos::Chaos;
 use super::oracle::Written;
 use super::programs::Programs;
 use super::watch::Watch;
-use super::{Adoption, DemoOptions, Disturbance, adopt, cabling, declare, hold, network, oracle, report, shared};
+use super::{
+    Adoption, DemoOptions, Disturbance, adopt, cabling, declare, firmware, hold, network, oracle, report, shared,
+};
 use crate::machine::PowerState;
 use crate::machine::oracle::Cause;
 use crate::nfs::Nfs;
@@ -55,6 +57,7 @@ pub(super) async fn tell(
         hold::stranger_is_left_alone(rack, client, &mut watch).await?;
     }
     serve(rack, programs, client, &mut watch, &mut chaos, written.as_mut()).await?;
+    firmware::holds(rack, client, &watch).await?;
     let job = run_a_job(slurm, &watch).await?;
     shared::is_served(client, slurm, nfs, &watch).await?;
     network::holds(rack, slurm, &watch).await?;

@@ -97,7 +97,7 @@ impl Rack {
         let bmc = match &plan.bmc {
             Some(bmc) => {
                 let listener = self.listen(SocketAddr::from((bmc.address, BMC_PORT)))?;
-                Some(Bmc::start(Arc::clone(&machine), bmc, listener)?)
+                Some(Bmc::start(Arc::clone(&machine), bmc, listener, Some(self.netns.clone()))?)
             }
             None => None,
         };
