@@ -54,7 +54,7 @@ async fn bench() -> Bench {
     let machine = RackPlan::reference().machines.remove(0);
     let plan = BmcPlan { reset_delay_ms: 20, ..machine.bmc.clone().unwrap() };
     let machine = Machine::new(machine, dir.path().to_owned(), Arc::new(Guests), Clock::System).unwrap();
-    let lab = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let lab = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
     let (user, password) = lab.credentials();
     let (address, port) = (lab.address.ip(), lab.address.port());
     let target =
