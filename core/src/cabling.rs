@@ -59,6 +59,8 @@ pub enum CableState {
     Swapped,
     /// In another port.
     Elsewhere,
+    /// More than one switch is heard there: in whose port it is cannot be told.
+    Ambiguous,
     /// The node was looked at, and this interface heard no switch.
     Silent,
     /// Nobody has looked yet.
@@ -68,7 +70,7 @@ pub enum CableState {
 impl CableState {
     /// Whether somebody must walk to the rack.
     pub fn wrong(self) -> bool {
-        matches!(self, Self::Swapped | Self::Elsewhere)
+        matches!(self, Self::Swapped | Self::Elsewhere | Self::Ambiguous)
     }
 }
 
@@ -83,11 +85,19 @@ pub struct CableFinding {
 
 /// Holds a plan against what each node heard; a node that is not in `heard` was never looked at.
 pub fn findings(plan: &[Cable], heard: &BTreeMap<String, Vec<Neighbour>>) -> Vec<CableFinding> {
-    let at = |cable: &Cable| heard.get(&cable.node)?.iter().find(|neighbour| neighbour.nic == cable.nic);
+    let all_at = |cable: &Cable| -> Vec<&Neighbour> {
+        let heard = heard.get(&cable.node).into_iter().flatten();
+        heard.filter(|neighbour| neighbour.nic == cable.nic).collect()
+    };
+    let at = |cable: &Cable| match all_at(cable)[..] {
+        [found] => Some(found),
+        _ => None,
+    };
     plan.iter()
         .map(|cable| {
             let (state, told) = match (heard.contains_key(&cable.node), at(cable)) {
                 (false, _) => (CableState::Unseen, format!("{} was not looked at yet", cable.node)),
+                (true, None) if all_at(cable).len() > 1 => (CableState::Ambiguous, ambiguous(cable, &all_at(cable))),
                 (true, None) => (CableState::Silent, format!("{} heard no switch", cable.end())),
                 (true, Some(found)) if cable.is_at(found) => (CableState::Right, format!("{} is right", cable.end())),
                 (true, Some(found)) => {
@@ -130,10 +140,25 @@ fn swapped(one: &Cable, other: &Cable) -> String {
 }
 
 fn elsewhere(cable: &Cable, found: &Neighbour, owner: Option<&Cable>) -> String {
+    let whose = owner.map_or_else(String::new, |owner| format!(", the port of {}", owner.end()));
+    format!("{} is in {}{whose}; it belongs in {}", cable.end(), named(found), cable.place())
+}
+
+fn ambiguous(cable: &Cable, found: &[&Neighbour]) -> String {
+    let places: Vec<String> = found.iter().map(|found| named(found)).collect();
+    format!(
+        "{} hears {}: something passes on what only neighbours should hear; it belongs in {}",
+        cable.end(),
+        places.join(" and "),
+        cable.place()
+    )
+}
+
+/// A switch and its port, as they call themselves.
+fn named(found: &Neighbour) -> String {
     let port = found.port_description.as_ref().unwrap_or(&found.port);
     let switch = found.system_name.as_deref().unwrap_or(&found.chassis);
-    let whose = owner.map_or_else(String::new, |owner| format!(", the port of {}", owner.end()));
-    format!("{} is in {switch} {port}{whose}; it belongs in {}", cable.end(), cable.place())
+    format!("{switch} {port}")
 }
 
 /// What is wrong with a plan, as the place of the cable in it and a sentence.
@@ -179,6 +204,20 @@ mod tests {
             system_name: Some("LEAF1.example.net".into()),
             port_description: None,
         }]
+    }
+
+    #[test]
+    fn two_switches_at_one_end_are_told_and_neither_is_believed() {
+        let other = Neighbour { chassis: "c2".into(), system_name: None, ..heard(1).remove(0) };
+        let both = [("n1".to_owned(), [heard(1), vec![other]].concat())].into();
+        let found = findings(&[cable(1)], &both);
+        assert_eq!(found[0].state, CableState::Ambiguous);
+        assert_eq!(
+            sentences(&found),
+            [
+                "n1 eno1 hears LEAF1.example.net eth1/1 and c2 eth1/1: something passes on what only neighbours should hear; it belongs in leaf1 Eth1/1"
+            ]
+        );
     }
 
     /// Node n is in the port at its place in the list; 0 is none.

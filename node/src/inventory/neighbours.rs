@@ -13,13 +13,17 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
 use super::text;
-use crate::failure::{fatal, retryable};
+use crate::failure::{fatal, io, retryable};
 use crate::{files, paths};
 
 /// Where the listener writes what it hears.
 const HEARD: &str = "/run/muster/neighbours.json";
 /// Neighbours kept; one per NIC is what there should be.
 const NEIGHBOURS_MAX: usize = 256;
+/// Of one NIC: two are as ambiguous as more.
+const SPEAKERS_MAX: usize = 4;
+/// How often those are forgotten that were not heard again in time.
+const FORGET: Duration = Duration::from_secs(5);
 /// A switch speaks every 30 s unless it was told otherwise (msgTxInterval, 802.1AB 9.2.5.7), and at once when a link comes up.
 const SPEAKS: Duration = Duration::from_secs(31);
 /// How often it is looked whether all have spoken.
@@ -78,7 +82,7 @@ pub fn start() {
     }
 }
 
-/// Listens on all interfaces and keeps the newest word of each.
+/// Listens on all interfaces, and keeps the newest word of each switch on each for as long as it says itself.
 ///
 /// # Errors
 /// `listen` when the kernel gives no packet socket.
@@ -87,41 +91,70 @@ pub fn listen() -> Result<(), Failure> {
     let _ = nix::unistd::setsid();
     let socket =
         socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll).map_err(refused)?;
-    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(60)).map_err(refused)?;
+    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(FORGET.as_secs().cast_signed())).map_err(refused)?;
     let started = Instant::now();
-    let mut known: Vec<Neighbour> = Vec::new();
+    let mut known: Vec<Known> = Vec::new();
     // That somebody listens, and has heard nothing yet.
-    files::write_json(&paths::at(HEARD), 0o644, &known)?;
-    let mut frame = [0; 2048];
+    write(&known)?;
+    let (mut frame, mut looked) = ([0; 2048], started);
     while started.elapsed() < LISTEN {
+        if looked.elapsed() >= FORGET {
+            looked = Instant::now();
+            if forget(&mut known, looked) {
+                write(&known)?;
+            }
+        }
         let Ok((length, Some(from))) = recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) else { continue };
         if frame[12..14] != ETHERTYPE {
             continue;
         }
         let Some(nic) = name_of(from.ifindex()) else { continue };
         let Some(heard) = parse(nic, frame.get(14..length).unwrap_or_default()) else { continue };
-        if note(&mut known, heard) {
-            files::write_json(&paths::at(HEARD), 0o644, &known)?;
+        if note(&mut known, heard, Instant::now()) {
+            write(&known)?;
         }
     }
-    Ok(())
+    // Nobody listens any more, and what was heard gets old.
+    std::fs::remove_file(paths::at(HEARD)).map_err(io(HEARD))
 }
 
-/// Keeps the newest word of each interface; whether that changed anything. A port that takes its leave is not there any more.
-fn note(known: &mut Vec<Neighbour>, Heard { neighbour, leaves }: Heard) -> bool {
-    let before = known.len();
-    if leaves {
-        known.retain(|other| (&other.nic, &other.chassis) != (&neighbour.nic, &neighbour.chassis));
-        return known.len() != before;
+fn write(known: &[Known]) -> Result<(), Failure> {
+    let neighbours: Vec<&Neighbour> = known.iter().map(|known| &known.neighbour).collect();
+    files::write_json(&paths::at(HEARD), 0o644, &neighbours)
+}
+
+/// A switch on an interface, and until when its word holds.
+struct Known {
+    neighbour: Neighbour,
+    until: Instant,
+}
+
+/// Keeps the newest word of each switch on each interface; whether that changed what is known. Two switches on one interface are both kept: which of
+/// them it is in cannot be told. A port that takes its leave is not there any more.
+fn note(known: &mut Vec<Known>, Heard { neighbour, lives_s }: Heard, now: Instant) -> bool {
+    let same = |other: &Known| (&other.neighbour.nic, &other.neighbour.chassis) == (&neighbour.nic, &neighbour.chassis);
+    let former = known.iter().position(same).map(|at| known.remove(at));
+    if lives_s == 0 {
+        return former.is_some();
     }
-    if known.contains(&neighbour) {
-        return false;
+    let changed = former.is_none_or(|former| former.neighbour != neighbour);
+    let of_nic = |known: &Known| known.neighbour.nic == neighbour.nic;
+    if known.iter().filter(|known| of_nic(known)).count() >= SPEAKERS_MAX
+        && let Some(at) = known.iter().position(of_nic)
+    {
+        known.remove(at);
     }
-    known.retain(|other| other.nic != neighbour.nic);
     known.truncate(NEIGHBOURS_MAX - 1);
-    known.push(neighbour);
-    known.sort_by(|a, b| a.nic.cmp(&b.nic));
-    true
+    known.push(Known { neighbour, until: now + Duration::from_secs(lives_s.into()) });
+    known.sort_by(|a, b| (&a.neighbour.nic, &a.neighbour.chassis).cmp(&(&b.neighbour.nic, &b.neighbour.chassis)));
+    changed
+}
+
+/// Drops those that were not heard again within the time that they gave themselves (802.1AB 9.2.7.2); whether there was one.
+fn forget(known: &mut Vec<Known>, now: Instant) -> bool {
+    let before = known.len();
+    known.retain(|known| known.until > now);
+    known.len() != before
 }
 
 fn name_of(index: usize) -> Option<String> {
@@ -135,14 +168,14 @@ fn name_of(index: usize) -> Option<String> {
 #[derive(Debug, PartialEq)]
 struct Heard {
     neighbour: Neighbour,
-    /// It is to be forgotten: its time to live is 0 (802.1AB 8.5.4).
-    leaves: bool,
+    /// Seconds until it is to be forgotten unless it is heard again; at once where it is 0 (802.1AB 8.5.4).
+    lives_s: u16,
 }
 
-/// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis and port must be there, or it says nothing.
+/// Reads an LLDPDU: type-length-value, seven and nine bits (802.1AB 8.4). Chassis, port and time to live must be there, or it says nothing.
 fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
     let mut neighbour = Neighbour { nic, ..Neighbour::default() };
-    let mut leaves = false;
+    let mut lives_s = None;
     while let [high, low, rest @ ..] = unit {
         let (kind, length) = (high >> 1, usize::from(u16::from_be_bytes([high & 1, *low])));
         let value = rest.get(..length)?;
@@ -150,7 +183,7 @@ fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
             0 => break,
             1 => neighbour.chassis = id(value, 4)?,
             2 => neighbour.port = id(value, 3)?,
-            3 => leaves = value == [0, 0],
+            3 => lives_s = Some(u16::from_be_bytes(value.get(..2)?.try_into().ok()?)),
             4 => neighbour.port_description = text::clean(&String::from_utf8_lossy(value)),
             5 => neighbour.system_name = text::clean(&String::from_utf8_lossy(value)),
             _ => {}
@@ -158,7 +191,8 @@ fn parse(nic: String, mut unit: &[u8]) -> Option<Heard> {
         unit = &rest[length..];
     }
     neighbour.port_description.take_if(|name| *name == neighbour.port);
-    (!neighbour.chassis.is_empty() && !neighbour.port.is_empty()).then_some(Heard { neighbour, leaves })
+    let lives_s = lives_s.filter(|_| !neighbour.chassis.is_empty() && !neighbour.port.is_empty())?;
+    Some(Heard { neighbour, lives_s })
 }
 
 /// An id with its subtype in front: text, unless the subtype says it is a MAC address (4 for a chassis, 3 for a port).
@@ -226,15 +260,39 @@ mod tests {
 
     #[test]
     fn a_port_that_leaves_is_forgotten() {
-        let mut known = Vec::new();
-        assert!(note(&mut known, recorded("port-mac")));
-        assert!(!note(&mut known, recorded("port-mac")), "nothing new");
-        assert!(note(&mut known, recorded("port-ifname")) && known.len() == 1, "one word of each interface");
+        let (mut known, now) = (Vec::new(), Instant::now());
+        assert!(note(&mut known, recorded("port-mac"), now));
+        assert!(!note(&mut known, recorded("port-mac"), now), "nothing new");
+        assert!(note(&mut known, recorded("port-ifname"), now) && known.len() == 1, "one word of each switch");
         let mut other = recorded("shutdown");
-        assert!(other.leaves && !recorded("port-mac").leaves);
+        assert!(other.lives_s == 0 && recorded("port-mac").lives_s > 0);
         other.neighbour.nic = "eno2".into();
-        assert!(!note(&mut known, other) && known.len() == 1);
-        assert!(note(&mut known, recorded("shutdown")) && known.is_empty());
+        assert!(!note(&mut known, other, now) && known.len() == 1);
+        assert!(note(&mut known, recorded("shutdown"), now) && known.is_empty());
+    }
+
+    #[test]
+    fn a_port_that_is_not_heard_again_in_its_time_is_forgotten() {
+        let (mut known, now) = (Vec::new(), Instant::now());
+        let after = |seconds: u64| now + Duration::from_secs(seconds);
+        let lives_s = u64::from(recorded("port-mac").lives_s);
+        note(&mut known, recorded("port-mac"), now);
+        assert!(!forget(&mut known, after(lives_s - 1)));
+        assert!(!note(&mut known, recorded("port-mac"), after(lives_s - 1)), "it is still the same");
+        assert!(!forget(&mut known, after(lives_s + 1)), "heard again, it lives anew");
+        assert!(forget(&mut known, after(2 * lives_s)) && known.is_empty());
+    }
+
+    #[test]
+    fn two_switches_on_one_interface_are_both_told() {
+        let (mut known, now) = (Vec::new(), Instant::now());
+        note(&mut known, recorded("port-mac"), now);
+        for chassis in 0..9 {
+            let mut other = recorded("port-mac");
+            other.neighbour.chassis = format!("00:11:22:33:44:0{chassis}");
+            assert!(note(&mut known, other, now));
+        }
+        assert_eq!(known.len(), SPEAKERS_MAX, "and no flood of them");
     }
 
     proptest! {
