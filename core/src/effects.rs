@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::firmware::UpdateClass;
 use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
-use crate::stacks::language::{Expectations, FirmwareItem};
-use crate::stacks::{LockedPackage, StackLock, StackSpec};
+use crate::stacks::diff::{self, Class};
+use crate::stacks::language::Expectations;
+use crate::stacks::{StackLock, StackSpec};
 
 words! {
     /// From the cheapest to the dearest; of several changes the dearest counts.
@@ -73,8 +73,8 @@ pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
     }
 }
 
-/// What it takes to bring a node from one stack to another, over the same image. What holds only after a boot is what `muster-node` says so of:
-/// the kernel's command line, its modules' block list, and the kernel itself.
+/// What it takes to bring a node from one stack to another, by the dearest class of what differs. A driver is loaded anew by a reboot: converge unloads
+/// no module under devices that run.
 pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
     // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
     let words = |stack: &StackSpec| StackSpec {
@@ -87,30 +87,13 @@ pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
         expects: Expectations::default(),
         ..stack.clone()
     };
-    if before.image != after.image {
-        return Effect::Reinstall;
+    match diff::class_between(before, after) {
+        Class::Reinstall => Effect::Reinstall,
+        Class::Reboot | Class::DriverReload => Effect::Reboot,
+        Class::ServiceRestart => Effect::InPlace,
+        Class::None if words(before) != words(after) => Effect::InPlace,
+        Class::None => Effect::None,
     }
-    let booted = firmware(before) != firmware(after)
-        || before.bios != after.bios
-        || before.kernel_args != after.kernel_args
-        || before.modules_blacklist != after.modules_blacklist
-        || kernels(before) != kernels(after);
-    match booted {
-        true => Effect::Reboot,
-        false if words(before) != words(after) => Effect::InPlace,
-        false => Effect::None,
-    }
-}
-
-/// The firmware that a machine is restarted for.
-fn firmware(stack: &StackSpec) -> Vec<&FirmwareItem> {
-    stack.firmware.iter().filter(|item| item.class == UpdateClass::Reboot).collect()
-}
-
-/// The kernels that a stack brings, as Debian names their packages.
-fn kernels(stack: &StackSpec) -> Vec<&LockedPackage> {
-    let packages = stack.lock.iter().flat_map(|lock| &lock.packages);
-    packages.filter(|package| package.name.starts_with("linux-image")).collect()
 }
 
 #[cfg(test)]
@@ -147,6 +130,8 @@ mod tests {
         assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
         assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
+        assert_eq!(of(json!({ "lock": locked("nvidia-driver-580") })), Effect::Reboot);
+        assert_eq!(of(json!({ "lock": locked("nvidia-fabricmanager-580") })), Effect::InPlace);
         assert_eq!(of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })), Effect::Reboot);
         assert_eq!(of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })), Effect::Reinstall);
         assert!(

@@ -66,6 +66,30 @@ pub struct StackDiff {
 
 /// Compares them.
 pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
+    let differences = differences(before, after);
+    let named = |stack: &StackSpec| format!("{} over {}", stack.version, stack.image);
+    let lock = |stack: &StackSpec| stack.lock.as_ref().map(super::StackLock::digest);
+    StackDiff {
+        before: named(before),
+        after: named(after),
+        before_lock: lock(before),
+        after_lock: lock(after),
+        class: dearest(&differences),
+        effect: effects::of_stack(before, after),
+        differences,
+    }
+}
+
+/// The dearest class of what differs between two stacks.
+pub fn class_between(before: &StackSpec, after: &StackSpec) -> Class {
+    dearest(&differences(before, after))
+}
+
+fn dearest(differences: &[Difference]) -> Class {
+    differences.iter().map(|difference| difference.class).max().unwrap_or(Class::None)
+}
+
+fn differences(before: &StackSpec, after: &StackSpec) -> Vec<Difference> {
     let mut differences = Vec::new();
     if before.image != after.image {
         let (old, new) = (Some(before.image.clone()), Some(after.image.clone()));
@@ -85,17 +109,7 @@ pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
         }
     }
     differences.sort_by(|a, b| b.class.cmp(&a.class).then_with(|| a.item.cmp(&b.item)));
-    let named = |stack: &StackSpec| format!("{} over {}", stack.version, stack.image);
-    let lock = |stack: &StackSpec| stack.lock.as_ref().map(super::StackLock::digest);
-    StackDiff {
-        before: named(before),
-        after: named(after),
-        before_lock: lock(before),
-        after_lock: lock(after),
-        class: differences.iter().map(|difference| difference.class).max().unwrap_or(Class::None),
-        effect: effects::of_stack(before, after),
-        differences,
-    }
+    differences
 }
 
 /// Everything a stack says, by the name that converge gives it.
@@ -170,7 +184,9 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
         services.flat_map(|service| &service.restart_on).any(|on| on == path)
     };
     match item.split_once(' ') {
-        Some(("kernel" | "blacklisted" | "bios", _)) => Class::Reboot,
+        // As converge names them: `kernel argument`, `blacklisted module`, `running kernel`, `reboot for`, `loaded module`.
+        Some(("kernel" | "blacklisted" | "bios" | "running" | "reboot", _)) => Class::Reboot,
+        Some(("loaded", _)) => Class::DriverReload,
         Some(("firmware", name)) => firmware_class(name, stacks),
         Some(("service", _)) => Class::ServiceRestart,
         Some(("file", path)) if path.starts_with("/etc/modprobe.d/") => Class::DriverReload,
@@ -182,18 +198,25 @@ pub fn class_of(item: &str, stacks: [&StackSpec; 2]) -> Class {
 
 /// Of a component, with or without the product it is for: the machine is restarted for it unless its stack says that this one restarts by itself.
 fn firmware_class(name: &str, stacks: [&StackSpec; 2]) -> Class {
-    let mut items = stacks.into_iter().flat_map(|stack| &stack.firmware);
-    let mild = items.find(|item| name == item.component || name.starts_with(&format!("{} of ", item.component)));
-    match mild.is_some_and(|item| item.class == UpdateClass::None) {
+    let items = stacks.into_iter().flat_map(|stack| &stack.firmware);
+    let named: Vec<UpdateClass> = items
+        .filter(|item| name == item.component || name.starts_with(&format!("{} of ", item.component)))
+        .map(|item| item.class)
+        .collect();
+    // Where the two stacks say it differently, the dearer one is true of the way between them.
+    match !named.is_empty() && named.iter().all(|class| *class == UpdateClass::None) {
         true => Class::None,
         false => Class::Reboot,
     }
 }
 
-fn package_class(name: &str) -> Class {
+/// What a change of this package costs. Plans, diffs and effects say it of it, and by it a node knows that its reboot is due.
+pub fn package_class(name: &str) -> Class {
     let classes = &book().classes;
     let among = |patterns: &[String]| patterns.iter().any(|pattern| glob(pattern, name));
     match name {
+        // Called like a part of the driver, and none: it is read anew by every container that starts.
+        _ if name.starts_with("libnvidia-container") => Class::None,
         _ if among(&classes.reboot) => Class::Reboot,
         _ if among(&classes.driver) => Class::DriverReload,
         _ if among(&classes.service) => Class::ServiceRestart,
@@ -246,6 +269,24 @@ mod tests {
         assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
         assert_eq!(diff(&before, &before).differences, []);
         assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+    }
+
+    #[test]
+    fn one_function_says_what_a_driver_and_a_kernel_cost() {
+        let none = stack(json!({}));
+        let of = |item: &str| class_of(item, [&none, &none]);
+        assert_eq!(of("running kernel"), Class::Reboot);
+        assert_eq!(of("reboot for package nvidia-driver-580"), Class::Reboot);
+        assert_eq!(of("loaded module nvidia"), Class::DriverReload);
+        assert_eq!(of("package libnvidia-container1"), Class::None);
+        let driver = |version: &str| stack(json!({ "packages": { "nvidia-open-580": version } }));
+        let told = diff(&driver("580.65.06-1"), &driver("580.95.05-1"));
+        assert_eq!((told.class, told.effect), (Class::DriverReload, Effect::Reboot), "converge reboots for it");
+        let dkms = stack(json!({ "packages": { "gdrdrv-dkms": "2.5" } }));
+        assert_eq!(diff(&none, &dkms).effect, Effect::Reboot);
+        let bmc =
+            |class: &str| stack(json!({ "firmware": [{ "component": "bmc", "version": class, "class": class }] }));
+        assert_eq!(diff(&bmc("none"), &bmc("reboot")).effect, Effect::Reboot, "the dearer of the two");
     }
 
     #[test]

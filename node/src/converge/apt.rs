@@ -15,7 +15,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::dpkg::{self, Database, State};
 use super::machine::Machine;
-use super::{managed, room};
+use super::record::Record;
+use super::{managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -71,13 +72,16 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     heal(machine, cx)?;
     let database = Database::read(machine)?;
     let incoming: Vec<&LockedPackage> = plan.packages.iter().filter(|package| !is_there(&database, package)).collect();
-    let outgoing: Vec<String> =
-        plan.absent.iter().filter(|name| database.has(name)).map(|name| format!("{name}-")).collect();
+    let mut record = Record::load(machine)?;
+    let mut going = record.leaving(machine, &database, plan)?;
+    going.extend(plan.absent.iter().filter(|name| database.has(name)).cloned());
+    let outgoing: Vec<String> = going.iter().map(|name| format!("{name}-")).collect();
     if incoming.is_empty() && outgoing.is_empty() {
         return Ok(());
     }
-    room::check(machine, &incoming)?;
     prepare(machine)?;
+    discard_strangers(machine, plan, cx)?;
+    room::check(machine, &incoming)?;
     cx.progress("reads the bundle's index", None, None, None);
     apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
 
@@ -87,7 +91,7 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     install.extend(tuple.iter().chain(&outgoing).map(String::as_str));
     let with = |option: &'static str| -> Vec<&str> { std::iter::once(option).chain(install.iter().copied()).collect() };
     let forecast = apt(machine, cx, "packages_unresolvable", &with("--simulate"))?;
-    refuse_unplanned(plan, &String::from_utf8_lossy(&forecast.stdout))?;
+    refuse_unplanned(plan, &going, &String::from_utf8_lossy(&forecast.stdout))?;
 
     let bytes = incoming.iter().map(|package| package.size).sum();
     cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
@@ -96,11 +100,29 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     room::check_unpacked(machine, ARCHIVES, cx)?;
     let (come, go) = (incoming.len(), outgoing.len());
     cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
+    note_reboot(machine, &database, &incoming, &going)?;
+    let anew = incoming.iter().filter(|package| !database.has(&package.name));
+    record.bring(machine, anew.map(|package| package.name.clone()))?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
     let steady = JobContext::foreground(cx.remaining());
     apt(machine, &steady, "packages_failed", &with("--no-download"))?;
+    record.forget(machine, &going)?;
     // They are in the agent's bundle; here they would only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))
+}
+
+/// Before the packages change: killed in between, the next run would find them as wanted, and the old driver loaded.
+fn note_reboot(
+    machine: &Machine,
+    database: &Database,
+    incoming: &[&LockedPackage],
+    going: &[String],
+) -> Result<(), Failure> {
+    // A kernel that leaves is not the one that runs.
+    let outgoing = going.iter().filter(|name| !name.starts_with("linux-"));
+    let changing = incoming.iter().map(|package| &package.name).chain(outgoing);
+    let asking = changing.filter(|name| reboot::asked_by(name, database.has(name)));
+    reboot::note(machine, asking.map(|name| format!("package {name}")))
 }
 
 fn is_there(database: &Database, package: &LockedPackage) -> bool {
@@ -158,7 +180,7 @@ fn is_reason(line: &str) -> bool {
 }
 
 /// apt may solve a tuple by removing something else, or by taking what nobody asked for. Both are refused before anything is touched.
-fn refuse_unplanned(plan: &ConvergePlan, forecast: &str) -> Result<(), Failure> {
+fn refuse_unplanned(plan: &ConvergePlan, going: &[String], forecast: &str) -> Result<(), Failure> {
     let wanted: BTreeMap<&str, &str> =
         plan.packages.iter().map(|package| (package.name.as_str(), package.version.as_str())).collect();
     let mut unplanned = Vec::new();
@@ -169,9 +191,7 @@ fn refuse_unplanned(plan: &ConvergePlan, forecast: &str) -> Result<(), Failure> 
         // `Inst hello [2.9] (2.10 localhost [amd64])`: the new version opens the parenthesis.
         let version = words.iter().find_map(|word| word.strip_prefix('(')).unwrap_or_default();
         match *verb {
-            "Remv" | "Purg" if !plan.absent.iter().any(|absent| absent == name) => {
-                unplanned.push(format!("remove {name}"))
-            }
+            "Remv" | "Purg" if !going.iter().any(|going| going == name) => unplanned.push(format!("remove {name}")),
             "Inst" if wanted.get(name) != Some(&version) => unplanned.push(format!("install {name} {version}")),
             _ => {}
         }
@@ -188,28 +208,39 @@ fn refuse_unplanned(plan: &ConvergePlan, forecast: &str) -> Result<(), Failure> 
     }
 }
 
+/// What a run for another plan downloaded and did not install: it takes room, and would be held against this plan.
+fn discard_strangers(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
+    for (path, _) in strangers(machine, plan)? {
+        cx.log(&format!("removes {}, downloaded for another plan", path.display()));
+        std::fs::remove_file(&path).map_err(io(path.display()))?;
+    }
+    Ok(())
+}
+
 /// Every archive that apt fetched must be one of the plan's, byte for byte.
 fn verify(machine: &Machine, plan: &ConvergePlan) -> Result<(), Failure> {
+    let Some((path, digest)) = strangers(machine, plan)?.into_iter().next() else { return Ok(()) };
+    // Left there it would be taken again by the next attempt.
+    let _ = std::fs::remove_file(&path);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Err(retryable("digest_mismatch", format!("{name} from the bundle is {digest}, which is not in the lock")))
+}
+
+/// Archives that the plan does not name by their digest.
+fn strangers(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<(std::path::PathBuf, Digest)>, Failure> {
     let known: Vec<&Digest> = plan.packages.iter().map(|package| &package.sha256).collect();
-    let folder = std::fs::read_dir(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
-    for entry in folder {
-        let entry = entry.map_err(io(ARCHIVES))?;
-        let path = entry.path();
+    let mut strangers = Vec::new();
+    for entry in std::fs::read_dir(machine.path(ARCHIVES)).map_err(io(ARCHIVES))? {
+        let path = entry.map_err(io(ARCHIVES))?.path();
         if path.extension().is_none_or(|extension| extension != "deb") {
             continue;
         }
         let digest = digest_of(&path).map_err(io(path.display()))?;
         if !known.contains(&&digest) {
-            // Left there it would be taken again by the next attempt.
-            let _ = std::fs::remove_file(&path);
-            let name = entry.file_name().to_string_lossy().into_owned();
-            return Err(retryable(
-                "digest_mismatch",
-                format!("{name} from the bundle is {digest}, which is not in the lock"),
-            ));
+            strangers.push((path, digest));
         }
     }
-    Ok(())
+    Ok(strangers)
 }
 
 fn digest_of(path: &std::path::Path) -> std::io::Result<Digest> {

@@ -9,7 +9,7 @@ use muster_core::wire::node::Failure;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-use super::item::Item;
+use super::item::{ABSENT, Item};
 use super::machine::Machine;
 use crate::failure::{io, retryable};
 use crate::job::JobContext;
@@ -26,6 +26,8 @@ pub(crate) struct Package {
     pub(crate) version: String,
     pub(crate) arch: String,
     pub(crate) state: State,
+    /// Whether the system cannot do without it.
+    pub(crate) essential: bool,
 }
 
 /// How far dpkg got with it.
@@ -79,7 +81,9 @@ impl Database {
                 [_, _, _] => State::Unfinished,
                 _ => continue,
             };
-            let package = Package { version: field("Version"), arch: field("Architecture"), state };
+            let essential = ["Essential", "Protected", "Important"].iter().any(|name| field(name) == "yes");
+            let essential = essential || field("Priority") == "required";
+            let package = Package { version: field("Version"), arch: field("Architecture"), state, essential };
             packages.entry(field("Package")).or_default().push(package);
         }
         Self { packages, interrupted: false }
@@ -96,6 +100,11 @@ impl Database {
         self.there(name).next().is_some()
     }
 
+    /// Whether the system cannot do without a package of this name.
+    pub(crate) fn is_essential(&self, name: &str) -> bool {
+        self.there(name).any(|package| package.essential)
+    }
+
     /// Whether it is the record of no system at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.packages.is_empty()
@@ -110,8 +119,8 @@ impl Database {
         self.packages.get(name).into_iter().flatten().filter(|package| package.state != State::Removed)
     }
 
-    /// The packages a plan wants, and those it does not.
-    pub(super) fn items(&self, plan: &ConvergePlan) -> Vec<Item> {
+    /// The packages a plan wants, and those it does not: by its own words, or because they are leaving with a former lock.
+    pub(super) fn items(&self, plan: &ConvergePlan, leaving: &[String]) -> Vec<Item> {
         let wanted = plan.packages.iter().map(|package| {
             let found = self.find(&package.name, &package.arch).map(|found| match found.state {
                 State::Installed => found.version.clone(),
@@ -119,13 +128,24 @@ impl Database {
             });
             Item::new(format!("package {}", package.name), &package.version, found)
         });
-        let unwanted = plan.absent.iter().map(|name| {
+        let unwanted = plan.absent.iter().chain(leaving).map(|name| {
             let found = self.there(name).next().map(|package| package.version.clone());
             let fits = found.is_none();
-            Item { fits, ..Item::new(format!("package {name}"), "absent", found) }
+            Item { fits, ..Item::new(format!("package {name}"), ABSENT, found) }
         });
         wanted.chain(unwanted).collect()
     }
+}
+
+/// Whether a package has this file, by dpkg's lists of them; a system without lists has no answer, and then it has.
+pub(super) fn owns(machine: &Machine, path: &str) -> bool {
+    let Ok(folder) = std::fs::read_dir(machine.path("/var/lib/dpkg/info")) else { return true };
+    let lists = folder.flatten().map(|entry| entry.path());
+    let mut lists = lists.filter(|list| list.extension().is_some_and(|extension| extension == "list"));
+    lists.any(|list| match std::fs::read(&list) {
+        Ok(bytes) => bytes.split(|byte| *byte == b'\n').any(|line| line == path.as_bytes()),
+        Err(_) => true,
+    })
 }
 
 /// Waits until nobody holds dpkg's locks. Somebody may take them again right after: apt waits for them itself as well, but
@@ -186,6 +206,7 @@ mod tests {
         let database = Database::parse(
             "Package: a\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2-3\nDescription: x\n Package: b\n\n\
              Package: c\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1\n\n\
+             Package: f\nEssential: yes\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n\
              Package: d\nStatus: install reinstreq half-installed\nArchitecture: amd64\nVersion: 2\n\n\
              Package: e\nStatus: unknown ok not-installed\nArchitecture: amd64\n",
         );
@@ -193,6 +214,7 @@ mod tests {
         assert!(
             database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e")
         );
+        assert!(database.is_essential("f") && !database.is_essential("a"));
         assert_eq!(database.find("d", "amd64").map(|package| package.state), Some(State::Unfinished));
     }
 }

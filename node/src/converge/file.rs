@@ -11,7 +11,7 @@ use muster_core::stacks::PlannedFile;
 use muster_core::wire::node::Failure;
 use sha2::{Digest as _, Sha256};
 
-use super::item::Item;
+use super::item::{ABSENT, Item};
 use super::machine::Machine;
 use crate::failure::{fatal, io};
 
@@ -68,7 +68,7 @@ impl Target {
     pub(super) fn observe(&self, machine: &Machine, key: &[u8; 32]) -> Result<Item, Failure> {
         let found = self.look(machine, key).map_err(io(&self.path))?;
         Ok(match &self.content {
-            None => Item { fits: found.is_none(), ..Item::new(self.item_name(), "absent", found) },
+            None => Item { fits: found.is_none(), ..Item::new(self.item_name(), ABSENT, found) },
             Some(content) => {
                 let wanted =
                     format!("{} {:04o} {}:{}", self.shown(&sha256(content), key), self.mode, self.owner, self.group);

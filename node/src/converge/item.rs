@@ -1,12 +1,15 @@
 //! One thing a plan asks for: what it must be, what it is. The same list is made before and after the work, and the two make the report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_core::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport};
 use muster_core::wire::node::Failure;
 
+use super::reboot;
 use crate::failure::retryable;
 
+/// What an item is wanted to be that must not be there.
+pub(super) const ABSENT: &str = "absent";
 /// Differences named in one failure message.
 const NAMED_MAX: usize = 8;
 
@@ -21,6 +24,8 @@ pub(super) struct Item {
     pub fits: bool,
     /// Whether only a reboot can make it fit once the node is configured for it.
     pub by_reboot: bool,
+    /// Whether, until that reboot, nothing may be loaded or started: it would meet a kernel or a module that is on its way out.
+    pub holds_back: bool,
 }
 
 impl Item {
@@ -28,19 +33,37 @@ impl Item {
     pub(super) fn new(name: impl Into<String>, wanted: impl Into<String>, found: Option<String>) -> Self {
         let (name, wanted) = (name.into(), wanted.into());
         let fits = found.as_ref() == Some(&wanted);
-        Self { name, wanted, found, fits, by_reboot: false }
+        Self { name, wanted, found, fits, by_reboot: false, holds_back: false }
+    }
+
+    /// The same, where it fits only after a reboot and holds back what is started.
+    pub(super) fn held_until_boot(self) -> Self {
+        Self { by_reboot: true, holds_back: true, ..self }
     }
 }
 
-/// What a dry run says: nothing was touched.
-pub(super) fn forecast(plan: &ConvergePlan, items: &[Item]) -> ConvergeReport {
+/// Whether a reboot is due before anything may be loaded or started.
+pub(super) fn held_back(items: &[Item]) -> bool {
+    items.iter().any(|item| !item.fits && item.holds_back)
+}
+
+/// What a dry run says: nothing was touched. `asking`: items other than packages whose change will ask for a reboot.
+pub(super) fn forecast(plan: &ConvergePlan, items: &[Item], asking: &[String]) -> ConvergeReport {
     let differs = |item: &Item| ItemReport {
         item: item.name.clone(),
         outcome: if item.fits { ItemOutcome::Unchanged } else { ItemOutcome::Differs },
         before: item.found.clone(),
         after: if item.fits { item.found.clone() } else { Some(item.wanted.clone()) },
     };
-    ConvergeReport { lock: plan.lock, items: items.iter().map(differs).collect(), reboot_for: waiting(items) }
+    // What will ask for it, once it has changed.
+    let asks = |item: &&Item| {
+        let package = item.name.strip_prefix("package ");
+        !item.fits
+            && (asking.contains(&item.name) || package.is_some_and(|name| reboot::asked_by(name, item.found.is_some())))
+    };
+    let mut reboot_for = waiting(items);
+    reboot_for.extend(items.iter().filter(asks).map(|item| item.name.clone()));
+    ConvergeReport { lock: plan.lock, items: items.iter().map(differs).collect(), reboot_for }
 }
 
 /// What the work came to.
@@ -69,7 +92,17 @@ pub(super) fn conclude(plan: &ConvergePlan, before: &[Item], after: &[Item]) -> 
             after: item.found.clone(),
         }
     };
-    Ok(ConvergeReport { lock: plan.lock, items: after.iter().map(report).collect(), reboot_for: waiting(after) })
+    let now: BTreeSet<&str> = after.iter().map(|item| item.name.as_str()).collect();
+    // What left with a former lock is no item any more.
+    let left = before.iter().filter(|item| !item.fits && item.wanted == ABSENT && !now.contains(item.name.as_str()));
+    let left = left.map(|item| ItemReport {
+        item: item.name.clone(),
+        outcome: ItemOutcome::Changed,
+        before: item.found.clone(),
+        after: None,
+    });
+    let items = after.iter().map(report).chain(left).collect();
+    Ok(ConvergeReport { lock: plan.lock, items, reboot_for: waiting(after) })
 }
 
 fn waiting(items: &[Item]) -> Vec<String> {

@@ -6,37 +6,49 @@ use std::time::Duration;
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::Failure;
 
-use super::item::Item;
+use super::item::{self, Item};
 use super::machine::Machine;
-use super::{managed, pending::Pending};
+use super::{managed, pending::Pending, reboot};
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
+/// What modprobe is told; copied into each initramfs.
+pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
 const FILE_MAX: u64 = 1 << 20;
 const MODPROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Writing an initramfs takes minutes on an emulated machine.
 const BOOT_FILES_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Settings, modules, command line and release against the plan.
+/// Settings, modules, command line and release against the plan. What a due reboot holds back waits for it.
 ///
 /// # Errors
 /// `io`.
-pub(super) fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failure> {
-    let mut items = Vec::new();
+pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<Item>, Failure> {
+    let mut items = of_the_boot(machine, plan)?;
+    items.extend(reboot::items(machine, plan, cx)?);
+    let held = item::held_back(&items);
     for (key, value) in &plan.sysctl {
         let found = machine.read(&sysctl_path(key), FILE_MAX).ok().flatten();
         let found = found.map(|bytes| words(&String::from_utf8_lossy(&bytes)));
-        items.push(Item::new(format!("sysctl {key}"), words(value), found));
+        // One that is not there may be of a module that is held back.
+        let by_reboot = held && found.is_none();
+        items.push(Item { by_reboot, ..Item::new(format!("sysctl {key}"), words(value), found) });
     }
     for name in &plan.modules_load {
         let found = is_loaded(machine, name).then(|| "loaded".to_owned());
-        items.push(Item::new(format!("module {name}"), "loaded", found));
+        items.push(Item { by_reboot: held, ..Item::new(format!("module {name}"), "loaded", found) });
     }
+    Ok(items)
+}
+
+/// What only a boot changes.
+fn of_the_boot(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>, Failure> {
+    let mut items = Vec::new();
     for name in &plan.modules_blacklist {
         // Unloading a driver under running devices is how nodes hang; a reboot without it is safe.
         let found = if is_loaded(machine, name) { "loaded" } else { "not loaded" };
         let item = Item::new(format!("blacklisted module {name}"), "not loaded", Some(found.into()));
-        items.push(Item { by_reboot: true, ..item });
+        items.push(item.held_until_boot());
     }
     let active = command_line(machine)?;
     for argument in &plan.kernel_args {
@@ -44,25 +56,25 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<Item>,
         items.push(Item { by_reboot: true, ..Item::new(format!("kernel argument {argument}"), argument, found) });
     }
     if let Some(wanted) = newest_release(plan.packages.iter().map(|package| package.name.as_str())) {
-        let running = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
-        let running = running.map(|bytes| words(&String::from_utf8_lossy(&bytes)));
-        items.push(Item { by_reboot: true, ..Item::new("running kernel", wanted, running) });
+        let running = running_release(machine)?;
+        // Modules of another kernel are not to be loaded into this one.
+        items.push(Item::new("running kernel", wanted, running).held_until_boot());
     }
     Ok(items)
 }
 
-/// Loads modules and sets what differs.
+/// Loads modules and sets what differs; while a reboot is due, only what is there can be set.
 ///
 /// # Errors
 /// `module_failed`, `sysctl_failed`.
-pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
-    for name in plan.modules_load.iter().filter(|name| !is_loaded(machine, name)) {
+pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, held: bool, cx: &JobContext) -> Result<(), Failure> {
+    for name in plan.modules_load.iter().filter(|name| !held && !is_loaded(machine, name)) {
         machine.output(cx, "module_failed", &["modprobe", "--", name], MODPROBE_TIMEOUT)?;
     }
     for (key, value) in &plan.sysctl {
         let path = sysctl_path(key);
         let is = machine.read(&path, FILE_MAX).ok().flatten().map(|bytes| words(&String::from_utf8_lossy(&bytes)));
-        if is.as_ref() != Some(&words(value)) {
+        if is.as_ref() != Some(&words(value)) && !(held && is.is_none()) {
             // No temporary file here: each write to /proc/sys is the setting itself.
             std::fs::write(machine.path(&path), value)
                 .map_err(|error| fatal("sysctl_failed", format!("sysctl {key} = {value}: {error}")))?;
@@ -71,44 +83,85 @@ pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> 
     Ok(())
 }
 
-/// Rewrites boot files for settings that changed: GRUB's menu for arguments, the initramfs where it holds a module that is now blacklisted.
+/// Rewrites boot files for settings that changed: GRUB's menu for arguments, the initramfs of every kernel that may boot for what modprobe is told there.
 ///
 /// # Errors
 /// `grub_failed`, `initramfs_failed`.
-pub(super) fn apply_boot(
-    machine: &Machine,
-    plan: &ConvergePlan,
-    pending: &Pending,
-    cx: &JobContext,
-) -> Result<(), Failure> {
+pub(super) fn apply_boot(machine: &Machine, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
     if pending.paths.contains(managed::GRUB) {
         cx.progress("writes the boot menu", None, None, None);
         machine.output(cx, "grub_failed", &["update-grub"], BOOT_FILES_TIMEOUT)?;
     }
-    if pending.paths.contains(managed::BLACKLIST) && initramfs_holds(machine, &plan.modules_blacklist, cx)? {
-        cx.progress("writes the initramfs without blacklisted modules", None, None, None);
-        machine.output(cx, "initramfs_failed", &["update-initramfs", "-u"], BOOT_FILES_TIMEOUT)?;
+    let told: Vec<&String> = pending.paths.iter().filter(|path| path.starts_with(MODPROBE)).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    let mut modules = BTreeSet::new();
+    for path in &told {
+        let text = machine.read(path, FILE_MAX)?.unwrap_or_default();
+        modules.extend(String::from_utf8_lossy(&text).lines().filter_map(told_of));
+    }
+    for release in bootable(machine) {
+        // What modprobe is told matters only where the module is, or where it was told otherwise before; minutes are saved.
+        if initramfs_holds(machine, &release, (&modules, &told), cx)? {
+            cx.progress(&format!("writes the initramfs of {release}"), None, None, None);
+            let argv = ["update-initramfs", "-u", "-k", &release];
+            machine.output(cx, "initramfs_failed", &argv, BOOT_FILES_TIMEOUT)?;
+        }
     }
     Ok(())
 }
 
-/// Whether the running kernel's initramfs holds one of these modules.
-fn initramfs_holds(machine: &Machine, modules: &[String], cx: &JobContext) -> Result<bool, Failure> {
-    let release = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?.unwrap_or_default();
-    let image = format!("/boot/initrd.img-{}", String::from_utf8_lossy(&release).trim());
-    if modules.is_empty() || !machine.path(&image).exists() {
-        return Ok(false);
+/// The module that a line of modprobe.d(5) is about.
+fn told_of(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    match words.next()? {
+        "alias" => words.nth(1).map(underscored),
+        "options" | "blacklist" | "install" | "remove" | "softdep" => words.next().map(underscored),
+        _ => None,
     }
+}
+
+/// The releases that have both an initramfs and modules to make one of: the one that runs need not be the one that boots.
+fn bootable(machine: &Machine) -> Vec<String> {
+    let names = std::fs::read_dir(machine.path("/boot")).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let releases = names.filter_map(|name| name.strip_prefix("initrd.img-").map(str::to_owned));
+    let mut releases: Vec<String> =
+        releases.filter(|release| machine.path(&format!("/lib/modules/{release}")).is_dir()).collect();
+    releases.sort();
+    releases
+}
+
+/// Whether the initramfs of a release holds one of these modules, or one of these files as it was. Not so the list of blocked modules: a block that is
+/// lifted waits for the next writing.
+fn initramfs_holds(
+    machine: &Machine,
+    release: &str,
+    (modules, files): (&BTreeSet<String>, &[&String]),
+    cx: &JobContext,
+) -> Result<bool, Failure> {
+    let image = format!("/boot/initrd.img-{release}");
     let listing = machine.output(cx, "initramfs_failed", &["lsinitramfs", &image], BOOT_FILES_TIMEOUT)?;
     let listing = String::from_utf8_lossy(&listing);
-    let held: BTreeSet<String> = listing.lines().filter_map(module_of).collect();
-    Ok(modules.iter().any(|module| held.contains(&underscored(module))))
+    let former =
+        |line: &str| files.iter().any(|path| *path != managed::BLACKLIST && path.trim_start_matches('/') == line);
+    Ok(listing.lines().any(|line| former(line) || module_of(line).is_some_and(|module| modules.contains(&module))))
 }
 
 /// `usr/lib/modules/6.1.0/kernel/drivers/gpu/nouveau.ko.xz` is `nouveau`.
 fn module_of(path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?;
     name.find(".ko").map(|end| underscored(&name[..end]))
+}
+
+/// The release of the kernel that runs.
+///
+/// # Errors
+/// `io`.
+pub(super) fn running_release(machine: &Machine) -> Result<Option<String>, Failure> {
+    let release = machine.read("/proc/sys/kernel/osrelease", FILE_MAX)?;
+    Ok(release.map(|bytes| words(&String::from_utf8_lossy(&bytes))).filter(|release| !release.is_empty()))
 }
 
 /// The tokens of the running kernel's command line.
@@ -143,7 +196,7 @@ fn sysctl_path(key: &str) -> String {
 }
 
 /// Modules built into the kernel have a folder too, where they have parameters.
-fn is_loaded(machine: &Machine, name: &str) -> bool {
+pub(super) fn is_loaded(machine: &Machine, name: &str) -> bool {
     machine.path(&format!("/sys/module/{}", underscored(name))).is_dir()
 }
 

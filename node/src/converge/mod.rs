@@ -11,6 +11,8 @@ pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod machine; // The system that is converged
 pub mod managed; // Configuration files made from the plan
 mod pending; // Debts of a run that was killed
+mod reboot; // A reboot that is due, and what it holds back
+mod record; // What former locks brought, which leaves with them
 mod room; // Room for packages where they unpack to
 pub(crate) mod services; // systemd units
 #[cfg(test)]
@@ -26,6 +28,7 @@ use file::Target;
 use item::Item;
 use machine::Machine;
 use pending::Pending;
+use record::Record;
 
 /// Converges the machine muster-node runs on.
 ///
@@ -44,13 +47,24 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     if !problems.is_empty() {
         return Err(fatal("bad_plan", problems[..problems.len().min(10)].join("; ")));
     }
-    let targets = managed::files(plan)?;
+    let mut targets = managed::files(plan)?;
+    let leaving = Record::load(machine)?.leaving_files(machine, plan)?;
+    targets.extend(leaving.go);
+    leaving.stay.iter().for_each(|item| cx.log(&format!("{} is {}", item.name, item.wanted)));
     let key = files::random()?;
-    let observe = || observe(machine, plan, &targets, &key, cx);
+    let observe = || -> Result<Vec<Item>, Failure> {
+        let mut items = observe(machine, plan, &targets, &key, cx)?;
+        items.extend(leaving.stay.iter().cloned());
+        Ok(items)
+    };
     cx.progress("compares the node with its plan", None, None, None);
     let before = observe()?;
     if plan.dry_run {
-        return Ok(item::forecast(plan, &before));
+        let mut asking = Vec::new();
+        for target in &targets {
+            asking.extend(reboot::asked_by_file(machine, target)?.then(|| target.item_name()));
+        }
+        return Ok(item::forecast(plan, &before, &asking));
     }
     let mut pending = Pending::load(machine)?;
     let settled = before.iter().all(|item| item.fits || item.by_reboot);
@@ -63,7 +77,11 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     cx.progress("looks whether it took", None, None, None);
     let after = observe()?;
     let report = item::conclude(plan, &before, &after)?;
-    Pending::clear(machine)?;
+    match item::held_back(&after) {
+        // What was not restarted is still owed, should another plan make the reboot needless.
+        true => pending.without_boot_files().store(machine)?,
+        false => Pending::clear(machine)?,
+    }
     Ok(report)
 }
 
@@ -74,12 +92,15 @@ fn observe(
     key: &[u8; 32],
     cx: &JobContext,
 ) -> Result<Vec<Item>, Failure> {
-    let mut items = dpkg::Database::read(machine)?.items(plan);
+    let database = dpkg::Database::read(machine)?;
+    let leaving = Record::load(machine)?.leaving(machine, &database, plan)?;
+    let mut items = database.items(plan, &leaving);
     for target in managed::apt_files(plan).iter().chain(targets) {
         items.push(target.observe(machine, key)?);
     }
-    items.extend(kernel::items(machine, plan)?);
-    items.extend(services::items(machine, plan, cx)?);
+    items.extend(kernel::items(machine, plan, cx)?);
+    let held = item::held_back(&items);
+    items.extend(services::items(machine, plan, held, cx)?);
     Ok(items)
 }
 
@@ -107,16 +128,43 @@ fn change(
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;
     cx.check()?;
+    write_files(machine, plan, targets, cx)?;
+    let held = item::held_back(&kernel::items(machine, plan, cx)?);
+    if held {
+        cx.log("a reboot is due: modules and services that would meet the old kernel or driver wait for it");
+    }
+    kernel::apply(machine, plan, held, cx)?;
+    kernel::apply_boot(machine, pending, cx)?;
+    cx.check()?;
+    services::apply(machine, plan, pending, held, cx)
+}
+
+/// Writes what differs, and removes what left the stack.
+fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &JobContext) -> Result<(), Failure> {
+    let mut record = Record::load(machine)?;
     // Looked at again, because a package may just have brought a file of the same name.
     let key = files::random()?;
     for target in targets {
-        if !target.observe(machine, &key)?.fits {
-            target.write(machine)?;
-            cx.log(&format!("wrote {}", target.path));
+        if target.observe(machine, &key)?.fits {
+            continue;
+        }
+        if reboot::asked_by_file(machine, target)? {
+            reboot::note(machine, std::iter::once(target.item_name()))?;
+        }
+        let planned = plan.files.iter().any(|file| file.path == target.path);
+        if planned {
+            record.write(machine, target)?;
+        } else if target.content.is_none() {
+            services::let_go(machine, plan, &target.path, cx)?;
+        }
+        target.write(machine)?;
+        match target.content {
+            Some(_) => cx.log(&format!("wrote {}", target.path)),
+            None => {
+                record.removed(machine, &target.path)?;
+                cx.log(&format!("removed {}", target.path));
+            }
         }
     }
-    kernel::apply(machine, plan, cx)?;
-    kernel::apply_boot(machine, plan, pending, cx)?;
-    cx.check()?;
-    services::apply(machine, plan, pending, cx)
+    Ok(())
 }

@@ -7,6 +7,7 @@ use muster_core::wire::node::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
+use super::{kernel, managed};
 use crate::failure::io;
 use crate::files;
 
@@ -35,6 +36,12 @@ impl Pending {
     /// Whether nothing is owed.
     pub(super) fn is_empty(&self) -> bool {
         self.packages.is_empty() && self.paths.is_empty()
+    }
+
+    /// Without what is done: boot files are written, whether or not the boot has been.
+    pub(super) fn without_boot_files(mut self) -> Self {
+        self.paths.retain(|path| path != managed::GRUB && !path.starts_with(kernel::MODPROBE));
+        self
     }
 
     /// # Errors

@@ -16,6 +16,8 @@ use crate::tool;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than systemd's own 90 s for a start, so that its reason is heard rather than our kill.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(150);
+/// Where unit files and drop-ins of the administrator are.
+const UNITS: &str = "/etc/systemd/system/";
 /// Files that a package may own.
 const LIST_MAX: u64 = 64 << 20;
 /// What counts as enabled: units of the last three kinds cannot be enabled, and are started by what wants them.
@@ -27,15 +29,27 @@ pub(crate) struct Unit {
     pub(crate) load: String,
     pub(crate) active: String,
     pub(crate) file: String,
+    /// Files that its environment is read from when it starts.
+    pub(crate) environment: Vec<String>,
 }
 
-/// The plan's units against systemd's answer.
+/// The plan's units against systemd's answer. Where a reboot is due, those that are not started wait for it.
 ///
 /// # Errors
 /// `systemd_unreadable` when systemd does not answer.
-pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<Item>, Failure> {
+pub(super) fn items(machine: &Machine, plan: &ConvergePlan, held: bool, cx: &JobContext) -> Result<Vec<Item>, Failure> {
     let units = observe(machine, plan, cx)?;
-    Ok(plan.services.iter().map(|service| item(service, units.get(&unit_name(&service.name)))).collect())
+    let of = |service: &ServiceItem| {
+        let unit = units.get(&unit_name(&service.name));
+        Item { by_reboot: held && only_not_started(service, unit), ..item(service, unit) }
+    };
+    Ok(plan.services.iter().map(of).collect())
+}
+
+/// Whether nothing lacks but that it runs: what a due reboot holds back.
+fn only_not_started(service: &ServiceItem, unit: Option<&Unit>) -> bool {
+    let there = unit.filter(|unit| unit.load != "not-found");
+    service.running && there.is_some_and(|unit| is_enabled(service, unit) == service.enabled)
 }
 
 /// The same for a gate: each unit that is not as the plan wants it, in words.
@@ -43,7 +57,7 @@ pub(super) fn items(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> 
 /// # Errors
 /// As [`items`].
 pub(crate) fn differences(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<Vec<String>, Failure> {
-    Ok(items(machine, plan, cx)?.iter().filter(|item| !item.fits).map(super::item::difference).collect())
+    Ok(items(machine, plan, false, cx)?.iter().filter(|item| !item.fits).map(super::item::difference).collect())
 }
 
 fn item(service: &ServiceItem, unit: Option<&Unit>) -> Item {
@@ -86,7 +100,8 @@ pub(crate) fn observe(
         return Ok(BTreeMap::new());
     }
     let names: Vec<String> = plan.services.iter().map(|service| unit_name(&service.name)).collect();
-    let mut argv = vec!["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState", "--"];
+    let mut argv =
+        vec!["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState,EnvironmentFiles", "--"];
     argv.extend(names.iter().map(String::as_str));
     let answer = machine.output(cx, "systemd_unreadable", &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
@@ -105,35 +120,57 @@ fn parse(answer: &str) -> Vec<Unit> {
                 let line = stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
                 line.unwrap_or_default().to_owned()
             };
-            Unit { load: value("LoadState"), active: value("ActiveState"), file: value("UnitFileState") }
+            // `EnvironmentFiles=/etc/default/slurmd (ignore_errors=yes)`, a line for each.
+            let files = stanza.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
+            let environment = files.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
+            let (load, active, file) = (value("LoadState"), value("ActiveState"), value("UnitFileState"));
+            Unit { load, active, file, environment }
         })
         .collect()
 }
 
-/// Enables, disables, starts, stops, and restarts what has changed under it.
+/// Enables, disables, starts, stops, and restarts what has changed under it. While a reboot is due nothing is started or restarted: a unit of a new
+/// driver fails against the old one, and the boot starts all of them anew.
 ///
 /// # Errors
 /// `service_failed` with the end of the unit's log.
-pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
+pub(super) fn apply(
+    machine: &Machine,
+    plan: &ConvergePlan,
+    pending: &Pending,
+    held: bool,
+    cx: &JobContext,
+) -> Result<(), Failure> {
+    let unit_files = pending.paths.iter().any(|path| path.starts_with(UNITS));
+    if unit_files || !(pending.packages.is_empty() || plan.services.is_empty()) {
+        systemctl(machine, cx, &["daemon-reload"], None)?;
+    }
     if plan.services.is_empty() {
         return Ok(());
-    }
-    let unit_files = |path: &String| path.starts_with("/etc/systemd/system/");
-    if !pending.packages.is_empty() || pending.paths.iter().any(unit_files) {
-        systemctl(machine, cx, &["daemon-reload"], None)?;
     }
     let units = observe(machine, plan, cx)?;
     let owned = units_of(machine, &pending.packages);
     for service in &plan.services {
         let name = unit_name(&service.name);
         let unit = units.get(&name).cloned().unwrap_or_default();
+        if (service.enabled || service.running) && unit.file.starts_with("masked") {
+            // Somebody masked it, or its package did; enabling and starting would fail each time.
+            cx.log(&format!("unmasks {name}, which the stack wants"));
+            let runtime = (unit.file == "masked-runtime").then_some("--runtime");
+            let arguments: Vec<&str> = ["unmask"].into_iter().chain(runtime).chain(["--", &name]).collect();
+            systemctl(machine, cx, &arguments, Some(&name))?;
+        }
         if is_enabled(service, &unit) != service.enabled && unit.load != "not-found" {
             let verb = if service.enabled { "enable" } else { "disable" };
             systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
         }
-        let stale = owned.contains(&name) || service.restart_on.iter().any(|path| pending.paths.contains(path));
+        let stale = owned.contains(&name)
+            || owned.contains(&template(&name))
+            || service.restart_on.iter().any(|path| pending.paths.contains(path))
+            || pending.paths.iter().any(|path| is_read_by(path, &name, &unit));
         let running = matches!(unit.active.as_str(), "active" | "reloading" | "activating");
         let verb = match (service.running, running, stale) {
+            (true, false, _) | (true, true, true) if held => continue,
             (true, false, _) => "start",
             (true, true, true) => "restart",
             (false, true, _) => "stop",
@@ -147,6 +184,34 @@ pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, pending: &Pending, c
         systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
     }
     Ok(())
+}
+
+/// Before a unit file goes that left the stack: its unit stops, and nothing starts it any more.
+///
+/// # Errors
+/// `service_failed` with the end of the unit's log.
+pub(super) fn let_go(machine: &Machine, plan: &ConvergePlan, path: &str, cx: &JobContext) -> Result<(), Failure> {
+    let unit = path.strip_prefix(UNITS).filter(|name| !name.contains('/') && unit_name(name) == *name);
+    let wanted = |unit: &str| plan.services.iter().any(|service| unit_name(&service.name) == unit);
+    match unit.filter(|unit| !wanted(unit) && !unit.contains('@') && machine.path(path).exists()) {
+        Some(unit) => systemctl(machine, cx, &["disable", "--now", "--", unit], Some(unit)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a unit has this file for its unit file, a drop-in of its own, or its environment.
+fn is_read_by(path: &str, name: &str, unit: &Unit) -> bool {
+    let own = path.strip_prefix(UNITS).map(|rest| rest.split('/').next().unwrap_or(rest));
+    let own = own.map(|first| first.strip_suffix(".d").unwrap_or(first));
+    own.is_some_and(|own| own == name || own == template(name)) || unit.environment.iter().any(|read| read == path)
+}
+
+/// `getty@tty1.service` is of `getty@.service`; any other name is its own.
+fn template(name: &str) -> String {
+    match (name.split_once('@'), name.rsplit_once('.')) {
+        (Some((stem, _)), Some((_, kind))) => format!("{stem}@.{kind}"),
+        _ => name.to_owned(),
+    }
 }
 
 fn systemctl(machine: &Machine, cx: &JobContext, arguments: &[&str], unit: Option<&str>) -> Result<(), Failure> {
@@ -212,7 +277,12 @@ mod tests {
 
     #[test]
     fn a_failed_or_missing_unit_fits_no_wish_to_run() {
-        let unit = |active: &str, file: &str| Unit { load: "loaded".into(), active: active.into(), file: file.into() };
+        let unit = |active: &str, file: &str| Unit {
+            load: "loaded".into(),
+            active: active.into(),
+            file: file.into(),
+            environment: Vec::new(),
+        };
         assert!(item(&service(true, true), Some(&unit("active", "enabled"))).fits);
         assert!(item(&service(true, true), Some(&unit("active", "static"))).fits);
         assert!(!item(&service(true, true), Some(&unit("failed", "enabled"))).fits);
@@ -224,11 +294,28 @@ mod tests {
     }
 
     #[test]
+    fn a_unit_reads_its_own_files_and_nobody_elses() {
+        let unit = Unit { environment: vec!["/etc/default/slurmd".into()], ..Unit::default() };
+        let reads = |path: &str| is_read_by(path, "slurmd.service", &unit);
+        assert!(reads("/etc/systemd/system/slurmd.service") && reads("/etc/systemd/system/slurmd.service.d/10-a.conf"));
+        assert!(reads("/etc/default/slurmd"));
+        assert!(!reads("/etc/default/munge") && !reads("/etc/systemd/system/munge.service.d/10-a.conf"));
+        let getty = |path: &str| is_read_by(path, "getty@tty1.service", &Unit::default());
+        assert!(
+            getty("/etc/systemd/system/getty@.service.d/a.conf") && getty("/etc/systemd/system/getty@tty1.service")
+        );
+        assert!(!getty("/etc/systemd/system/getty@tty2.service.d/a.conf"));
+    }
+
+    #[test]
     fn stanzas_are_told_apart() {
-        let answer = "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n\
+        let answer = "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\
+                      EnvironmentFiles=/etc/default/a (ignore_errors=yes)\nEnvironmentFiles=/etc/b (ignore_errors=no)\n\n\
                       Id=b.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
         let units = parse(answer);
         assert_eq!(units.len(), 2);
+        // The form of the lines is that of systemd's own `systemctl show` (src/systemctl/systemctl-show.c).
+        assert_eq!(units[0].environment, ["/etc/default/a", "/etc/b"]);
         assert_eq!((units[0].active.as_str(), units[1].load.as_str()), ("active", "not-found"));
     }
 }

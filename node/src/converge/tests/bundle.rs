@@ -27,6 +27,9 @@ pub(super) const TUPLE: [(&str, &[&str]); 5] = [
     ("drv-meta", &["drv-kmod", "drv-lib", "drv-fabric", "drv-tools"]),
 ];
 
+/// A package to be made: name, version, fields of its control file, and files by path or maintainer scripts by name.
+pub(super) type Made<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)]);
+
 /// A running repository.
 pub(super) struct Bundle {
     address: String,
@@ -72,6 +75,19 @@ impl Bundle {
         }
         let filling = [("opt/big/blob", "x".repeat(3 << 20))];
         bundle.add(folder.path(), &mut index, "big", "1.0", "", &filling);
+        bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
+        bundle
+    }
+
+    /// These packages and no others.
+    pub(super) fn of(packages: &[Made<'_>]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut bundle = Self::listen();
+        let mut index = String::new();
+        for (name, version, fields, files) in packages {
+            let files: Vec<(&str, String)> = files.iter().map(|(path, text)| (*path, (*text).to_owned())).collect();
+            bundle.add(folder.path(), &mut index, name, version, fields, &files);
+        }
         bundle.files.lock().expect("no panic").insert("/bundle/Packages".into(), index.into_bytes());
         bundle
     }

@@ -3,6 +3,8 @@
 
 mod bundle; // A flat repository of tiny packages, served over HTTP
 mod pins; // A five-package tuple against everybody who would move it
+mod reboots; // Drivers and kernels that change under what runs
+mod sets; // What a lock brought leaves with it
 mod tree; // The minimal Debian, unpacked per test
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -132,6 +134,8 @@ fn what_the_lock_does_not_name_is_refused_before_anything_is_touched() {
     let machine = tree.machine();
     run_on(&machine, &bundle.plan(&[("tuple-kmod", "1.0"), ("tuple-top", "1.0")]), &cx()).expect("the start");
 
+    // As on an image that had them: what converge did not bring, it takes away only where the plan says so.
+    tree.remove("/var/lib/muster/record.json");
     let mut breaking = bundle.plan(&[]);
     breaking.absent = vec!["tuple-kmod".into()];
     let refused = failure(run_on(&machine, &breaking, &cx()));
@@ -217,4 +221,52 @@ fn a_restart_that_was_owed_is_made_by_the_next_run() {
     tree.remove("/var/lib/units/daemon.service.broken");
     run_on(&machine, &plan, &cx()).expect("mended");
     assert!(tree.text("/var/log/units").ends_with("start daemon.service\n"), "{}", tree.text("/var/log/units"));
+}
+
+#[test]
+fn a_masked_unit_that_is_wanted_is_unmasked() {
+    let Some((tree, bundle)) = setup() else { return };
+    let (machine, mut plan) = (tree.machine(), full_plan(&bundle));
+    plan.kernel_args.clear();
+    tree.write("/var/lib/units/daemon.service.masked", "");
+    run_on(&machine, &plan, &cx()).expect("converged");
+    let units = "daemon-reload\nunmask daemon.service\nenable daemon.service\nstart daemon.service\n";
+    assert_eq!(tree.text("/var/log/units"), units);
+    // What nobody wants may stay masked.
+    tree.write("/var/lib/units/daemon.service.masked", "");
+    let _ = std::fs::remove_file(tree.path("/var/lib/units/daemon.service.active"));
+    (plan.services[0].enabled, plan.services[0].running) = (false, false);
+    assert!(run_on(&machine, &plan, &cx()).expect("nothing to do").clean());
+}
+
+#[test]
+fn a_running_unit_is_restarted_for_its_package_its_drop_in_and_its_environment() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let plan = |version: &str, files: &[(&str, &str)]| {
+        let mut plan = bundle.plan(&[("slow", version)]);
+        plan.files = files.iter().map(|(path, text)| file(path, text, "root", false)).collect();
+        plan.services = vec![ServiceItem { name: "slow".into(), enabled: true, running: true, restart_on: vec![] }];
+        plan
+    };
+    run_on(&machine, &plan("1.0", &[]), &cx()).expect("the start");
+    tree.write("/var/lib/units/slow.service.environment", "/etc/default/slow\n");
+    let steps: [(&str, &[(&str, &str)]); 3] = [
+        ("2.0", &[]),
+        ("2.0", &[("/etc/systemd/system/slow.service.d/10-site.conf", "[Service]\nNice=5\n")]),
+        (
+            "2.0",
+            &[
+                ("/etc/default/slow", "OPTIONS=-v\n"),
+                ("/etc/systemd/system/slow.service.d/10-site.conf", "[Service]\nNice=5\n"),
+            ],
+        ),
+    ];
+    for (version, files) in steps {
+        let before = tree.text("/var/log/units").len();
+        run_on(&machine, &plan(version, files), &cx()).expect("changed");
+        let done = tree.text("/var/log/units")[before..].to_owned();
+        assert!(done.ends_with("restart slow.service\n"), "{version} {files:?}: {done}");
+        assert!(run_on(&machine, &plan(version, files), &cx()).expect("and again").clean());
+    }
 }

@@ -133,6 +133,30 @@ fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
     assert_eq!(versions(&machine), whole("1.0"));
 }
 
+#[test]
+fn an_upgrade_that_failed_half_way_goes_back_at_once() {
+    let Some(tree) = Tree::unpack() else { return };
+    let machine = tree.machine();
+    let fails = [("postinst", "#!/bin/sh\nexit 1\n")];
+    let bundle = Bundle::of(&[
+        ("half-lib", "1.0", "", &[]),
+        ("half-lib", "2.0", "", &[]),
+        ("half-top", "1.0", "Depends: half-lib (= 1.0)\n", &[]),
+        ("half-top", "2.0", "Depends: half-lib (= 2.0)\n", &fails),
+    ]);
+    let plan = |version| bundle.plan(&[("half-lib", version), ("half-top", version)]);
+    run_on(&machine, &plan("1.0"), &cx()).expect("installed");
+    let failed = failure(run_on(&machine, &plan("2.0"), &cx()));
+    assert_eq!(failed.code, "packages_failed", "{failed:?}");
+    assert!(tree.path("/var/lib/muster/apt/archives/half-top_2.0_amd64.deb").exists(), "or nothing was tried");
+    // The archives of the upgrade are no part of this plan.
+    run_on(&machine, &plan("1.0"), &cx()).expect("rolled back by the first run");
+    let database = dpkg::Database::read(&machine).expect("a database");
+    let version = |name: &str| database.find(name, "amd64").map(|found| found.version.clone());
+    assert_eq!((version("half-lib").as_deref(), version("half-top").as_deref()), (Some("1.0"), Some("1.0")));
+    assert!(!database.interrupted);
+}
+
 /// Somebody else's dpkg: holds the lock while /run/hold is there. In the tree, so that the tree's end ends it.
 fn hold_lock(tree: &Tree) -> Child {
     const HOLD: &str = r#"use Fcntl; open(F, ">>", "/var/lib/dpkg/lock-frontend") or die;

@@ -14,7 +14,8 @@ use crate::converge::machine::Machine;
 const SYSTEMCTL: &str = r#"#!/bin/sh
 state=/var/lib/units
 mkdir -p $state
-words=
+words=; now=
+case " $* " in *" --now "*) now=1 ;; esac
 for word in "$@"; do case $word in --*) ;; *) words="$words $word" ;; esac; done
 set -- $words
 verb=$1; shift
@@ -23,12 +24,19 @@ for unit in "$@"; do
     case $verb in
     show)
         load=not-found; active=inactive; file=
-        [ ! -e /lib/systemd/system/$unit ] || { load=loaded; file=disabled; }
+        [ ! -e /lib/systemd/system/$unit -a ! -e /etc/systemd/system/$unit ] || { load=loaded; file=disabled; }
         [ ! -e $state/$unit.enabled ] || file=enabled
+        [ ! -e $state/$unit.masked ] || { load=masked; file=masked; }
         [ ! -e $state/$unit.active ] || active=active
-        printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n\n' $unit $load $active $file ;;
+        printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' $unit $load $active $file
+        [ ! -e $state/$unit.environment ] || sed 's/.*/EnvironmentFiles=& (ignore_errors=yes)/' $state/$unit.environment
+        echo ;;
+    unmask) rm -f $state/$unit.masked ;;
+    enable | start) [ ! -e $state/$unit.masked ] || { echo "Failed to $verb unit: Unit $unit is masked." >&2; exit 1; } ;;
+    esac
+    case $verb in
     enable) touch $state/$unit.enabled ;;
-    disable) rm -f $state/$unit.enabled ;;
+    disable) rm -f $state/$unit.enabled; [ -z "$now" ] || rm -f $state/$unit.active ;;
     start | restart)
         rm -f $state/$unit.active
         [ ! -e $state/$unit.broken ] || { echo "Job for $unit failed." >&2; exit 1; }
@@ -79,8 +87,7 @@ impl Tree {
         assert!(status.success(), "the tree is unpacked");
         let tree = Self { folder };
         for (path, text) in PROGRAMS {
-            tree.write(path, text);
-            std::fs::set_permissions(tree.path(path), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+            tree.program(path, text);
         }
         // The kernel's files, as plain files: what is written is what is read.
         for (path, text) in [("/proc/sys/vm/swappiness", "60\n"), ("/proc/cmdline", "quiet\n"), ("/var/log/starts", "")]
@@ -101,6 +108,12 @@ impl Tree {
     pub(super) fn write(&self, path: &str, text: &str) {
         std::fs::create_dir_all(self.path(path).parent().expect("a parent")).expect("a folder");
         std::fs::write(self.path(path), text).expect("a file");
+    }
+
+    /// A program of the tree.
+    pub(super) fn program(&self, path: &str, text: &str) {
+        self.write(path, text);
+        std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     }
 
     pub(super) fn text(&self, path: &str) -> String {

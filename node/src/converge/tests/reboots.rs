@@ -1,0 +1,149 @@
+//! A driver or a kernel that changes under what runs: nothing meets the old one, and the run after the boot does the rest.
+
+use super::*;
+
+const UNIT: &str = "nvidia-fabricmanager";
+
+/// A driver as a package with a version, and stand-ins for modprobe and modinfo that read it from there: a loaded module is a folder below /sys.
+fn setup() -> Option<(Tree, Bundle)> {
+    let tree = Tree::unpack()?;
+    let (old, new) = ([("usr/share/nvidia/version", "570.1\n")], [("usr/share/nvidia/version", "580.1\n")]);
+    let bundle = Bundle::of(&[
+        ("nvidia-open", "570.1", "", &old),
+        ("nvidia-open", "580.1", "", &new),
+        (UNIT, "570.1", "Depends: nvidia-open (= 570.1)\n", &[]),
+        (UNIT, "580.1", "Depends: nvidia-open (= 580.1)\n", &[]),
+        ("linux-image-6.1.0-40-amd64", "6.1.153-1", "", &[]),
+    ]);
+    tree.program("/usr/sbin/modinfo", "#!/bin/sh\n[ $2 = version ] && cat /usr/share/nvidia/version\n");
+    let modprobe = "#!/bin/sh\n[ ! -e /run/old-kernel ] || exit 1\nmkdir -p /sys/module/$2\ncp /usr/share/nvidia/version /sys/module/$2/version\n";
+    tree.program("/usr/sbin/modprobe", modprobe);
+    Some((tree, bundle))
+}
+
+fn driver(bundle: &Bundle, version: &str) -> ConvergePlan {
+    let mut plan = bundle.plan(&[("nvidia-open", version), (UNIT, version)]);
+    plan.modules_load = vec!["nvidia".into()];
+    plan.services = vec![ServiceItem { name: UNIT.into(), enabled: true, running: true, restart_on: vec![] }];
+    plan
+}
+
+/// What is in memory goes; the disk stays.
+fn boot(tree: &Tree) {
+    for path in
+        ["/run/muster/reboot.json", "/sys/module/nvidia/version", "/var/lib/units/nvidia-fabricmanager.service.active"]
+    {
+        let _ = std::fs::remove_file(tree.path(path));
+    }
+    let _ = std::fs::remove_dir(tree.path("/sys/module/nvidia"));
+}
+
+#[test]
+fn a_changed_driver_waits_for_the_boot_and_is_loaded_after_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let first = run_on(&machine, &driver(&bundle, "570.1"), &cx()).expect("the first driver");
+    assert_eq!(first.reboot_for, Vec::<String>::new(), "no other driver was loaded");
+
+    // Up, and back again.
+    for version in ["580.1", "570.1"] {
+        let mut plan = driver(&bundle, version);
+        plan.dry_run = true;
+        let forecast = run_on(&machine, &plan, &cx()).expect("a look");
+        assert_eq!(forecast.reboot_for, ["package nvidia-open"], "a plan says it before");
+        plan.dry_run = false;
+        let units = tree.text("/var/log/units").len();
+        let moved = run_on(&machine, &plan, &cx()).expect("another driver");
+        assert_eq!(moved.reboot_for, ["reboot for package nvidia-open", "loaded module nvidia"]);
+        let later = &tree.text("/var/log/units")[units..];
+        assert!(!later.contains("start"), "nothing was started against the old module: {later}");
+        // Without its note, which a kill may have cost it, the loaded module still tells.
+        tree.remove("/run/muster/reboot.json");
+        let again = run_on(&machine, &plan, &cx()).expect("once more");
+        assert_eq!(again.reboot_for, ["loaded module nvidia"]);
+
+        boot(&tree);
+        let booted = run_on(&machine, &plan, &cx()).expect("after the boot");
+        assert_eq!(booted.reboot_for, Vec::<String>::new());
+        let changed = outcomes(&booted, ItemOutcome::Changed);
+        assert_eq!(changed, ["module nvidia", "service nvidia-fabricmanager"]);
+        assert_eq!(tree.text("/sys/module/nvidia/version"), format!("{version}\n"));
+        assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
+    }
+}
+
+#[test]
+fn modules_and_services_of_another_kernel_wait_for_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let mut plan = driver(&bundle, "570.1");
+    plan.packages.extend(bundle.plan(&[("linux-image-6.1.0-40-amd64", "6.1.153-1")]).packages);
+    plan.sysctl.insert("dev.nvidia.example".into(), "1".into());
+    tree.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
+    // As modprobe does where the modules are built for another kernel.
+    tree.write("/run/old-kernel", "");
+    let report = run_on(&machine, &plan, &cx()).expect("the run succeeds");
+    for item in ["running kernel", "module nvidia", "sysctl dev.nvidia.example", "service nvidia-fabricmanager"] {
+        assert!(report.reboot_for.iter().any(|waits| waits == item), "{item}: {report:#?}");
+    }
+    assert_eq!(tree.text("/var/log/units"), "daemon-reload\nenable nvidia-fabricmanager.service\n");
+
+    boot(&tree);
+    tree.remove("/run/old-kernel");
+    tree.write("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
+    tree.write("/proc/sys/dev/nvidia/example", "0\n");
+    let booted = run_on(&machine, &plan, &cx()).expect("after the boot");
+    assert_eq!(booted.reboot_for, Vec::<String>::new());
+    assert!(outcomes(&booted, ItemOutcome::Changed).contains(&"service nvidia-fabricmanager"), "{booted:#?}");
+}
+
+#[test]
+fn a_blacklisted_module_that_is_loaded_holds_back_the_driver_that_replaces_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let mut plan = driver(&bundle, "570.1");
+    plan.modules_blacklist = vec!["nouveau".into()];
+    tree.write("/sys/module/nouveau/refcnt", "1\n");
+    let report = run_on(&machine, &plan, &cx()).expect("the run succeeds");
+    let waits = ["blacklisted module nouveau", "module nvidia", "service nvidia-fabricmanager"];
+    assert_eq!(report.reboot_for, waits);
+}
+
+#[test]
+fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    tree.program("/usr/sbin/update-initramfs", "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n");
+    tree.program("/usr/bin/lsinitramfs", "#!/bin/sh\ncat $1\n");
+    // Only the older one, which does not run, holds nouveau; of the third there are no modules any more.
+    for (release, holds) in
+        [("6.1.0-9-amd64", "usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n"), ("6.1.0-40-amd64", "")]
+    {
+        tree.write(&format!("/boot/initrd.img-{release}"), holds);
+        std::fs::create_dir_all(tree.path(&format!("/usr/lib/modules/{release}"))).expect("a folder");
+    }
+    tree.write("/boot/initrd.img-5.10.0-1-amd64", "");
+    tree.write("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
+    let mut plan = driver(&bundle, "570.1");
+    plan.modules_blacklist = vec!["nouveau".into()];
+    run_on(&machine, &plan, &cx()).expect("the start");
+    assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
+
+    let path = "/etc/modprobe.d/nvidia.conf";
+    plan.files = vec![file(path, "options nvidia NVreg_EnableGpuFirmware=1\n", "root", false)];
+    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..plan.clone() }, &cx()).expect("a look");
+    assert_eq!(look.reboot_for, [format!("file {path}")], "the module is loaded with the former options");
+    tree.write("/var/log/initramfs", "");
+    tree.write("/boot/initrd.img-6.1.0-40-amd64", "usr/lib/modules/6.1.0-40-amd64/updates/dkms/nvidia.ko.xz\n");
+    let told = run_on(&machine, &plan, &cx()).expect("options");
+    assert_eq!(told.reboot_for, [format!("reboot for file {path}")]);
+    assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-40-amd64\n", "where the module is");
+    // One that was told otherwise before is written, too, whatever the file says now.
+    tree.write("/var/log/initramfs", "");
+    tree.write("/boot/initrd.img-6.1.0-9-amd64", "etc/modprobe.d/nvidia.conf\n");
+    plan.files = vec![file(path, "# none\n", "root", false)];
+    run_on(&machine, &plan, &cx()).expect("no options");
+    assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
+    boot(&tree);
+    assert_eq!(run_on(&machine, &plan, &cx()).expect("after the boot").reboot_for, Vec::<String>::new());
+}
