@@ -117,10 +117,15 @@ pub(super) fn possible(plan: &Plan) -> anyhow::Result<()> {
 
 /// Whether whoever sits at the terminal agrees to it; what changes nothing needs no word.
 pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
-    let changing: Vec<&PlannedObject> = plan.objects.iter().filter(|object| object.change != "none").collect();
-    if changing.is_empty() {
-        return Ok(true);
+    match told(plan) {
+        0 => Ok(true),
+        changing => asking::agreed(&format!("Write {changing} objects?"), false),
     }
+}
+
+/// Tells on standard error what would change, and of how many objects.
+pub(super) fn told(plan: &Plan) -> usize {
+    let changing: Vec<&PlannedObject> = plan.objects.iter().filter(|object| object.change != "none").collect();
     for object in &changing {
         eprintln!("{} {} {}: {}", clean(&object.change), object.kind, clean(&object.name), cost(object));
         for difference in &object.diff {
@@ -133,5 +138,5 @@ pub(super) fn agreed(plan: &Plan) -> anyhow::Result<bool> {
             eprintln!("    {}", clean(&finding(found)));
         }
     }
-    asking::agreed(&format!("Write {} objects?", changing.len()), false)
+    changing.len()
 }

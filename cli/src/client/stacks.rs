@@ -7,16 +7,19 @@ use std::time::Duration;
 use anyhow::Context as _;
 use muster_api::client::{ClientError, Precondition};
 use muster_api::nodes::NodeSpec;
+use muster_api::object::Labels;
+use muster_api::plans::{Desired, MakePlan};
 use muster_api::stacks::NodeDrift;
 use muster_core::stacks::StackSpec;
 use muster_core::stacks::diff::Class;
-use muster_core::stacks::rules::{Level, Subject, refusal};
+use muster_core::stacks::rules::Level;
 use muster_core::values::Digest;
-use serde_json::json;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use super::output::{Column, Form};
-use super::progress;
 use super::session::Session;
+use super::{plans, progress};
 use crate::stack::{self, DriftArgs, PlanArgs, PublishArgs, StackVerb, lint};
 
 /// A line for each node.
@@ -61,9 +64,6 @@ struct Bundle {
 /// The blobs first: a stack that is published can be installed.
 async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     let spec = stack::parse(&args.stack)?;
-    if let Some(why) = refusal(Subject { stack: &spec, image: None, facts: None }) {
-        return Err(ClientError::Usage(why).into());
-    }
     let unlocked =
         || ClientError::Usage("the stack has no lock or no bundle; make them with `muster stack lock`".into());
     spec.lock.as_ref().ok_or_else(unlocked)?;
@@ -71,11 +71,6 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     let blob = |digest: &Digest| args.blobs.join("sha256").join(digest.hex());
     let text = std::fs::read(blob(&bundle)).with_context(|| format!("{}: the bundle", args.blobs.display()))?;
     let files: Bundle = serde_json::from_slice(&text).context("the bundle's document")?;
-    if !args.dry_run {
-        for digest in files.files.values().chain([&bundle]) {
-            session.client.upload_blob(*digest, &blob(digest)).await?;
-        }
-    }
     let path = ["stacks", args.name.as_str()];
     let current = match session.client.get_value(&path, &[]).await {
         Ok(object) => Some(object),
@@ -86,12 +81,35 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     if let Some(object) = &current {
         (body["labels"], body["annotations"]) = (object["labels"].clone(), object["annotations"].clone());
     }
+    // Every pool that names it asks for it from then on: who publishes sees which nodes these are.
+    let object =
+        Desired { kind: "stack".into(), name: args.name.clone(), spec: body["spec"].clone(), ..Desired::default() };
+    let plan = session.client.plan(&MakePlan { objects: vec![labelled(object, &body)?] }).await?;
+    if args.dry_run {
+        plans::told(&plan);
+    } else if !args.yes && !plans::agreed(&plan)? {
+        return Ok(());
+    }
+    if !args.dry_run {
+        for digest in files.files.values().chain([&bundle]) {
+            session.client.upload_blob(*digest, &blob(digest)).await?;
+        }
+    }
     let precondition =
         current.and_then(|object| object["generation"].as_i64()).map_or(Precondition::Absent, Precondition::Generation);
     let query: Vec<(&str, &str)> = args.dry_run.then_some(("dry_run", "true")).into_iter().collect();
     let written = session.client.put_value_with(&path, &query, &body, precondition).await?;
     let verb = if args.dry_run { "would be published" } else { "published" };
     session.output.print_lines(&written, || vec![format!("stack {} {} {verb}", args.name, spec.version)])
+}
+
+/// With the labels and annotations that stay.
+fn labelled(object: Desired, body: &Value) -> anyhow::Result<Desired> {
+    let texts = |member: &str| match &body[member] {
+        Value::Null => Ok(Labels::new()),
+        texts => Labels::deserialize(texts),
+    };
+    Ok(Desired { labels: texts("labels")?, annotations: texts("annotations")?, ..object })
 }
 
 /// Asks for a look and waits for it.

@@ -16,6 +16,9 @@ const DEADLINE: Duration = Duration::from_hours(1);
 /// Code names of the releases that images are made of.
 const SUITES: [(&str, &str, &str); 2] = [("debian", "12", "bookworm"), ("debian", "13", "trixie")];
 
+/// Where Debian's own keys are, on hosts that have them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
 /// A prepared private root.
 #[derive(Debug)]
 pub(super) struct PrivateApt {
@@ -24,12 +27,27 @@ pub(super) struct PrivateApt {
 }
 
 /// Source lines for the image's release: from the given mirror, else what the host's own apt uses, with the image's suite.
-pub(super) async fn sources(image: &ImageManifest, mirrors: &[String], keyring: &Path) -> anyhow::Result<String> {
+pub(super) async fn sources(
+    image: &ImageManifest,
+    mirrors: &[String],
+    keyring: Option<&Path>,
+) -> anyhow::Result<String> {
     let known =
         SUITES.iter().find(|(os, version, _)| *os == image.os && image.os_version.split('.').next() == Some(version));
     let (_, _, suite) =
         known.with_context(|| format!("no mirror layout is known for {} {}", image.os, image.os_version))?;
-    let signed = if keyring.exists() { format!("[signed-by={}] ", keyring.display()) } else { String::new() };
+    let signed = match keyring {
+        Some(keyring) if !keyring.exists() => {
+            bail!(
+                "the keyring {} is not there: install it, or name the one that signs the mirror by --keyring",
+                keyring.display()
+            )
+        }
+        Some(keyring) => format!("[signed-by={}] ", keyring.display()),
+        None if Path::new(KEYRING).exists() => format!("[signed-by={KEYRING}] "),
+        // The host's own keys, by which apt checks all it fetches.
+        None => String::new(),
+    };
     if !mirrors.is_empty() {
         // A mirror may be given as a whole source line, for repositories of one's own.
         let line = |mirror: &String| match mirror.starts_with("deb ") {

@@ -1,5 +1,6 @@
 //! From wanted packages to the whole closure: what apt would install over the image, and nothing else.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -57,6 +58,13 @@ pub(super) async fn exact(packages: &Versions, choice: Choice, apt: &PrivateApt)
             newest.into_iter().chain(own.map(|(name, version)| (name.clone(), version.clone()))).collect()
         }
     })
+}
+
+/// Unwanted packages that the image has or the mirror offers. apt stops at a name that it cannot locate, and of any other there is nothing to keep out.
+pub(super) fn known(absent: &[String], status: &str, index: &Index) -> Vec<String> {
+    let installed = status.lines().filter_map(|line| line.strip_prefix("Package:")).map(str::trim);
+    let names: BTreeSet<&str> = installed.chain(index.keys().map(|id| id.name.as_str())).collect();
+    absent.iter().filter(|name| names.contains(name.as_str())).cloned().collect()
 }
 
 /// The closure, sorted by name: wanted packages always, so that a node which lost one gets it back, and of the others those the image lacks.

@@ -71,9 +71,12 @@ pub(crate) struct PublishArgs {
     /// Where `muster stack lock` put the bundle's blobs.
     #[arg(long)]
     pub(crate) blobs: PathBuf,
-    /// Say whether it would be taken; upload and write nothing.
-    #[arg(long)]
+    /// Say whether it would be taken, and what it costs which nodes; upload and write nothing.
+    #[arg(long, visible_alias = "plan")]
     pub(crate) dry_run: bool,
+    /// Do not ask before the pools that name it ask for it. Nobody is asked where nobody can answer.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }
 
 /// What to plan.
@@ -128,9 +131,9 @@ pub(crate) struct LockArgs {
     /// versions come of it, and no lock and no bundle. May be repeated.
     #[arg(long, conflicts_with = "mirror", value_name = "INDEX")]
     recorded: Vec<PathBuf>,
-    /// The keyring that signs the mirror.
-    #[arg(long, env = "KEYRING", default_value = "/usr/share/keyrings/debian-archive-keyring.gpg")]
-    keyring: PathBuf,
+    /// The keyring that signs the mirror, which must be there; Debian's own, or the keys of the host's apt, where none is named.
+    #[arg(long, env = "KEYRING")]
+    keyring: Option<PathBuf>,
     /// apt's index and downloads, kept for the next time.
     #[arg(long, default_value = ".cache/stack/apt")]
     cache: PathBuf,
@@ -222,7 +225,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     }
     let sources = match args.recorded.is_empty() {
         false => recorded::repository(&args.recorded, &args.cache)?,
-        true => apt::sources(&image, &args.mirror, &args.keyring).await?,
+        true => apt::sources(&image, &args.mirror, args.keyring.as_deref()).await?,
     };
     let apt = apt::PrivateApt::prepare(&args.cache, &image.arch, &sources).await?;
     let index = index::read_lists(&apt.lists())?;
@@ -237,7 +240,8 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         (false, false) => lock::Choice::Exact,
     };
     spec.packages = lock::exact(&spec.packages, choice, &apt).await?;
-    let resolved = lock::resolve(&spec.packages, &spec.absent, &image, &apt, &index).await?;
+    let absent = lock::known(&spec.absent, &status, &index);
+    let resolved = lock::resolve(&spec.packages, &absent, &image, &apt, &index).await?;
     (spec.lock, spec.bundle) = (None, None);
     let packages = lock::packages(&resolved);
     let (firmware, bios) = (spec.firmware.clone(), spec.bios.clone());
@@ -252,7 +256,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         // Of a recorded index neither size nor digest is true: no node may be told them.
         (false, _) => {}
         (true, Some(blobs)) => {
-            apt.download(&spec.packages, &spec.absent).await?;
+            apt.download(&spec.packages, &absent).await?;
             let images = bundle::images(&spec, &args.firmware, blobs)?;
             spec.bundle = Some(bundle::write(&resolved, images, &apt, blobs)?);
             spec.lock = Some(lock);

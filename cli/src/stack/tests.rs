@@ -64,7 +64,7 @@ impl Bench {
             open: false,
             mirror: vec![format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())],
             recorded: Vec::new(),
-            keyring: PathBuf::new(),
+            keyring: None,
             firmware: Vec::new(),
             cache: self.path(into).join("apt"),
             blobs: Some(self.path(into).join("blobs")),
@@ -93,14 +93,14 @@ fn build(dir: &Path, mirror: &Path, (name, version, arch, depends): (&str, &str,
     format!("{control}Filename: {file}\nSize: {}\nSHA256: {digest}\nDescription: test\n more words\n\n", bytes.len())
 }
 
-const STACK: &str =
-    "version = \"1\"\nimage = \"debian-12\"\nabsent = [\"nosy\"]\n[packages]\ntool = \"*\"\nbase = \"*\"\n";
+const STACK: &str = "version = \"1\"\nimage = \"debian-12\"\nabsent = [\"nosy\", \"unoffered\", \"nowhere\"]\n[packages]\ntool = \"*\"\nbase = \"*\"\n";
 
 #[tokio::test]
 async fn locks_the_whole_closure_and_makes_a_repository_that_apt_installs_from() {
     let bench = Bench::new();
     let locked = bench.lock(STACK, true, "one").await.unwrap();
     assert_eq!(locked.packages["tool"], "1.0-1", "the newest is written into the stack");
+    assert_eq!(locked.absent, ["nosy", "unoffered", "nowhere"], "nodes are kept free of what no mirror has as well");
     let lock = locked.lock.as_ref().unwrap();
     let names: Vec<_> =
         lock.packages.iter().map(|package| (package.name.as_str(), package.filename.as_str())).collect();
@@ -165,7 +165,8 @@ async fn each_package_is_told_with_the_repository_it_came_from() {
         std::fs::write(folder.join("dists/stable/Release"), release).unwrap();
     }
     let line = |folder: &Path| format!("deb [trusted=yes] copy:{} stable main", folder.display());
-    std::fs::write(bench.path("stack.toml"), STACK.replace("absent = [\"nosy\"]\n", "")).unwrap();
+    std::fs::write(bench.path("stack.toml"), STACK.replace("absent = [\"nosy\", \"unoffered\", \"nowhere\"]\n", ""))
+        .unwrap();
     let args = LockArgs {
         mirror: vec![line(&site), line(&own)],
         cache: bench.path("two/apt"),
@@ -246,7 +247,7 @@ fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
         open: true,
         mirror: Vec::new(),
         recorded: vec![shipped("recorded/debian-12-gpu.packages")],
-        keyring: PathBuf::new(),
+        keyring: None,
         firmware: Vec::new(),
         cache: dir.join("apt"),
         blobs: None,
@@ -271,7 +272,10 @@ async fn shipped_gpu_stacks_are_right_by_the_rules_and_resolve_offline() {
     }
 }
 
-const PARTS: [&str; 4] = ["lustre.toml", "nfs.toml", "storage-scale.toml", "weka.toml"];
+const PARTS: [&str; 7] =
+    ["gpu-tests.toml", "ipmi.toml", "lustre.toml", "nfs.toml", "rccl-tests.toml", "storage-scale.toml", "weka.toml"];
+/// Of these, what is no client of a file system.
+const TOOLS: [&str; 3] = ["gpu-tests.toml", "ipmi.toml", "rccl-tests.toml"];
 
 /// A stack with a part, resolved against both indexes that were written down.
 fn joined(dir: &Path, stack: &str, part: &Path) -> LockArgs {
@@ -300,6 +304,10 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
             // What the stack had is still there, and what the part brings is: its mount, which gates look for.
             let alone = parse(&shipped(stack)).unwrap();
             assert!(alone.packages.keys().all(|name| resolved.packages.contains_key(name)), "{stack} with {part}");
+            assert_eq!(parse(&dir.path().join("out.toml")).unwrap(), resolved, "what is written is whole");
+            if TOOLS.contains(&part) {
+                continue;
+            }
             let unit = resolved.files.iter().find(|file| file.path == "/etc/systemd/system/shared.mount").unwrap();
             let says = |word: &str| {
                 unit.content
@@ -311,7 +319,6 @@ async fn shipped_parts_join_shipped_stacks_and_resolve_offline() {
                 resolved.services.iter().any(|service| service.name == "shared.mount" && service.running),
                 "{part}"
             );
-            assert_eq!(parse(&dir.path().join("out.toml")).unwrap(), resolved, "what is written is whole");
         }
     }
 }
@@ -358,4 +365,20 @@ async fn a_wrong_tuple_is_refused_before_it_is_locked() {
     std::fs::write(dir.path().join("split.toml"), split).unwrap();
     let refused = lock_stack(&recorded(dir.path(), dir.path().join("split.toml"))).await.unwrap_err();
     assert!(format!("{refused:#}").contains("libcuda1"), "{refused:#}");
+}
+
+/// A name that was mistyped must not mean that nobody's signature is asked for.
+#[tokio::test]
+async fn a_keyring_that_is_not_there_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("ours.gpg");
+    let args = LockArgs {
+        recorded: Vec::new(),
+        mirror: vec!["http://127.0.0.1:9/debian".into()],
+        keyring: Some(missing.clone()),
+        blobs: Some(dir.path().join("blobs")),
+        ..recorded(dir.path(), shipped(GPU_STACKS[0]))
+    };
+    let refused = lock_stack(&args).await.unwrap_err().to_string();
+    assert!(refused.contains(&format!("the keyring {} is not there", missing.display())), "{refused}");
 }

@@ -18,7 +18,7 @@ fn a_stack_is_linted_with_lines_codes_and_sources() {
     for name in ["cpu-slurm", "h100-cuda12.8", "h200-cuda13", "b200-cuda13", "mi300x-rocm6"] {
         typed(&["stack", "lint", &shipped(&format!("{name}.toml"))]).expect(0).says("nothing is refused");
     }
-    for part in ["nfs", "lustre", "weka", "storage-scale"] {
+    for part in ["nfs", "lustre", "weka", "storage-scale", "gpu-tests", "rccl-tests", "ipmi"] {
         let part = shipped(&format!("parts/{part}.toml"));
         typed(&["stack", "lint", &shipped("cpu-slurm.toml"), "--with", &part]).expect(0).says("nothing is refused");
     }
@@ -74,7 +74,8 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
     let nothing = format!("sha256:{}", "0".repeat(64));
     let image = json!({
         "name": "debian-12", "version": "1", "os": "debian", "os_version": "12", "arch": "amd64", "digest": nothing, "size": 1,
-        "raw_digest": nothing, "raw_size": 1, "kernel": "6.1.0-1-amd64", "packages": [], "partitions": { "esp": 1, "root": 2 },
+        "raw_digest": nothing, "raw_size": 1, "kernel": "6.1.0-1-amd64",
+        "packages": [{ "name": "linux-headers-6.1.0-1-amd64", "version": "6.1.1-1", "arch": "amd64" }], "partitions": { "esp": 1, "root": 2 },
     });
     server.typed(&["image", "create", "debian-12", "-f", "-"], &image.to_string()).expect(0);
     let blobs = server.dir.path().join("blobs");
@@ -104,7 +105,15 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
     server.muster(&publish).expect(4).says("publish another version");
     std::fs::write(&path, stack("2", "chrony = \"4.3-2\"")).unwrap();
     server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("package chrony");
-    server.muster(&publish).expect(0).says("stack cpu 2 published");
+    // What it would change, and on which nodes, is shown before it is done.
+    server.muster(&[&publish[..], &["--dry-run"]].concat()).expect(0).says("stack cpu: none").says("/spec/version");
+    server.muster(&publish).expect(0).says("stack cpu: none").says("stack cpu 2 published");
+    // The first version is what nodes were promised, also after the second.
+    std::fs::write(&path, stack("1", "chrony = \"4.4-1\"")).unwrap();
+    server.muster(&publish).expect(4).says("was published before as sha256:");
+    // A module that is built on the node, for a kernel whose headers the image has already, and no lock brings.
+    std::fs::write(&path, stack("3", "zfs-dkms = \"2.1.11-1\"")).unwrap();
+    server.muster(&publish).expect(0).says("stack cpu 3 published");
     // The server refuses by itself what another client sends.
     let wrong = json!({ "version": "1", "image": "debian-12", "selector": { "gpu": "blackwell" }, "packages": { "cuda-drivers": "580.126.20-1" } });
     server

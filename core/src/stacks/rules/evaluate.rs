@@ -353,7 +353,11 @@ fn known_bad(packages: &Packages<'_>) -> Vec<Finding> {
         let named: Vec<String> =
             bad.packages.keys().map(|name| format!("{name} {}", version(name).unwrap_or_default())).collect();
         let about = bad.packages.keys().next().cloned().unwrap_or_default();
-        let sentence = format!("{} are known not to work together: {}", named.join(" and "), bad.because);
+        let known = match named.as_slice() {
+            [_] => "is known not to work here",
+            _ => "are known not to work together",
+        };
+        let sentence = format!("{} {known}: {}", named.join(" and "), bad.because);
         Finding { rule: "known_bad".into(), level: Level::Refused, sentence, source: bad.source.clone(), about }
     })
     .collect()

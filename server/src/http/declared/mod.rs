@@ -15,6 +15,7 @@ use http::request::Parts;
 use muster_api::kind::Kind;
 use muster_core::values::Secret;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sqlx::PgConnection;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -70,6 +71,11 @@ pub trait Declared: Kind {
     /// [`Error::Forbidden`], or when a target cannot be read any more.
     fn allow_actor(&self, _actor: &Actor, _before: Option<&Self>, _targets: &Targets) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// What its events say beside kind, name and generation: an object.
+    fn noted(&self) -> Value {
+        Value::Null
     }
 
     /// The part of the spec that is stored sealed and never answered: the member `secret`.

@@ -73,7 +73,7 @@ pub(super) async fn delete<K: Declared>(
             return Err(Error::conflict("in_use", detail));
         }
         db::objects::delete(conn, row.id).await?;
-        record(conn, &app, &actor, ("object.removed", "removed"), &row).await
+        record(conn, &app, &actor, ("object.removed", "removed"), (&row, Value::Null)).await
     })
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -130,7 +130,7 @@ pub(in crate::http) async fn write<K: Declared>(
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;
     }
     K::written(app, conn, &row).await?;
-    record(conn, app, actor, told, &row).await?;
+    record(conn, app, actor, told, (&row, draft.spec.noted())).await?;
     let location = format!("/v1/{}/{}", K::COLLECTION, row.name);
     Ok(answer::<K>(app, conn, row).await?.status(status).location(location))
 }
@@ -203,10 +203,14 @@ async fn record(
     app: &App,
     actor: &Actor,
     (kind, verb): (&'static str, &str),
-    row: &ObjectRow,
+    (row, noted): (&ObjectRow, Value),
 ) -> Result<(), Error> {
     let summary = format!("{} {} {verb}", row.kind.replace('_', " "), row.name);
     let event = actor.event(app.clock.now(), kind, None, summary);
-    let event = event.with(json!({ "kind": row.kind, "name": row.name, "generation": row.generation }));
+    let mut detail = json!({ "kind": row.kind, "name": row.name, "generation": row.generation });
+    if let (Some(detail), Value::Object(noted)) = (detail.as_object_mut(), noted) {
+        detail.extend(noted);
+    }
+    let event = event.with(detail);
     db::events::insert(conn, event.about(row.id)).await
 }

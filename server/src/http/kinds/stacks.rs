@@ -4,13 +4,21 @@ use muster_api::stacks::StackStatus;
 use muster_core::images::ImageManifest;
 use muster_core::stacks::rules::{self, Finding, Level, Subject};
 use muster_core::stacks::{Part, StackSpec};
+use muster_core::values::Digest;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use crate::app::App;
+use crate::db;
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets, fault};
 use crate::http::{blobs, document};
+
+/// Of all that a locked stack says.
+fn promised(stack: &StackSpec) -> Digest {
+    Digest::of(&serde_json::to_vec(stack).expect("a stack is JSON"))
+}
 
 /// A finding of the rules where it stands in the document.
 fn refusal(stack: &StackSpec, finding: &Finding) -> Fault {
@@ -82,6 +90,31 @@ impl Declared for StackSpec {
                 format!("Version {} is locked and stays as it is; publish another version.", self.version),
             )),
             false => Ok(()),
+        }
+    }
+
+    /// What was promised under a version is held against whatever comes under it later, with other versions between.
+    fn noted(&self) -> Value {
+        match self.lock {
+            Some(_) => json!({ "version": self.version, "digest": promised(self) }),
+            None => Value::Null,
+        }
+    }
+
+    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        let spec: Self = document::typed(&row.spec)?;
+        if spec.lock.is_none() {
+            return Ok(());
+        }
+        match db::events::find_digest(conn, row.id, &spec.version).await? {
+            Some(digest) if digest != promised(&spec).to_string() => Err(Error::conflict(
+                "immutable",
+                format!(
+                    "Version {} was published before as {digest} and stays that; publish another version.",
+                    spec.version
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{refused, stack};
 
 /// A driver of each branch, the newest toolkit that it serves, the next one, and the major of its CUDA.
-const BRANCHES: [(&str, &str, &str, u32); 12] = [
+const BRANCHES: [(&str, &str, &str, u32); 13] = [
     ("525.60.13", "12.0", "12.1", 12),
     ("530.30.02", "12.1", "12.2", 12),
     ("535.54.03", "12.2", "12.3", 12),
@@ -19,6 +19,7 @@ const BRANCHES: [(&str, &str, &str, u32); 12] = [
     ("575.51.03", "12.9", "13.0", 12),
     ("580.65.06", "13.0", "13.1", 13),
     ("590.44.01", "13.1", "13.2", 13),
+    ("595.91.07", "13.2", "13.3", 13),
 ];
 
 /// The whole Hopper stack with another driver, toolkit and DCGM.

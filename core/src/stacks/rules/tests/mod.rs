@@ -150,7 +150,8 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "libcuda1": "580.95.05-1" }),
             none(),
             &["580.95.05-1", "580.126.20-1", "mismatch"],
-            none(),
+            // A tool of NVIDIA's that says which driver to take is no part of one.
+            json!({ "nvidia-driver-assistant": "0.21.57-1" }),
             none(),
         ),
         (
@@ -176,6 +177,18 @@ fn wrong_tuples() -> Vec<Tuple> {
             none(),
             &["CUDA 13", "datacenter-gpu-manager-4-cuda13"],
             none(),
+            none(),
+        ),
+        (
+            "R11",
+            json!({ "datacenter-gpu-manager-4-proprietary": "1:4.6.0-1", "datacenter-gpu-manager-4-proprietary-cuda12": "1:4.6.0-1" }),
+            none(),
+            &[
+                "datacenter-gpu-manager-4-proprietary 1:4.6.0-1",
+                "CUDA 13",
+                "datacenter-gpu-manager-4-proprietary-cuda13",
+            ],
+            json!({ "datacenter-gpu-manager-4-proprietary": "1:4.6.0-1", "datacenter-gpu-manager-4-proprietary-cuda13": "1:4.6.0-1" }),
             none(),
         ),
         (
@@ -360,7 +373,7 @@ fn what_is_not_known_is_never_fine() {
     assert_eq!((level(&nowhere, "R6"), level(&locked(&nowhere), "R6")), (vec![Level::Unknown], vec![Level::Refused]));
     // A branch that is not written down, with a toolkit that no older one had.
     let future = stack(
-        &json!({ "nvidia-open": "610.57.04-1", "nvidia-kernel-open-dkms": "610.57.04-1", "libcuda1": "610.57.04-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-2": "13.2.0-1" }),
+        &json!({ "nvidia-open": "610.57.04-1", "nvidia-kernel-open-dkms": "610.57.04-1", "libcuda1": "610.57.04-1", "cuda-toolkit-12-8": null, "cuda-toolkit-13-3": "13.3.0-1" }),
         &json!({}),
     );
     assert_eq!(level(&future, "R2"), [Level::Unknown]);
@@ -441,7 +454,10 @@ fn what_no_node_would_take_is_heard_before_one_has_it() {
                 { "path": "/etc/containerd/config.toml", "mode": "0644", "content": [] },
             ],
             "container_runtime": { "default_runtime": "nvidia" },
-            "known_bad": [{ "packages": { "libcuda1": "580.126.*", "libnvsdm": "580.*" }, "because": "it was tried" }],
+            "known_bad": [
+                { "packages": { "libcuda1": "580.126.*", "libnvsdm": "580.*" }, "because": "it was tried" },
+                { "packages": { "libcuda1": "580.126.*" }, "because": "it was tried alone" },
+            ],
         }),
     );
     let said = refused(&wrong).into_iter().map(|(_, sentence)| sentence).collect::<Vec<_>>().join("\n");
@@ -454,6 +470,7 @@ fn what_no_node_would_take_is_heard_before_one_has_it() {
         "\"hostnam\", which is no value",
         "config.toml\" is there twice",
         "libcuda1 580.126.20-1 and libnvsdm 580.126.20-1 are known not to work together: it was tried",
+        "libcuda1 580.126.20-1 is known not to work here: it was tried alone",
     ] {
         assert!(said.contains(word), "{word} in {said}");
     }

@@ -102,3 +102,16 @@ fn of_a_system_that_somebody_else_installed_only_what_was_seen_counts() {
     let other = told_of(&dkms);
     assert!(refused(&other).iter().any(|sentence| sentence.contains("6.1.0-44-amd64")), "{other:?}");
 }
+
+#[test]
+fn the_boards_of_one_family_are_all_of_it() {
+    let (hopper, over) = (locked(&stack(&json!({}), &json!({}))), image(&json!({})));
+    // H100 NVL, H20, H100 PCIe.
+    for device in ["2321", "2329", "2331"] {
+        assert_eq!(told(&hopper, Some(&over), Some(&machine(device))), [], "{device}");
+    }
+    // L40S: another family, which either flavour of modules serves.
+    let ada = told(&hopper, Some(&over), Some(&machine("26b9")));
+    let refused = refused(&ada);
+    assert!(refused.len() == 1 && refused[0].contains("hopper GPUs, and the node has ada"), "{ada:?}");
+}
