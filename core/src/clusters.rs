@@ -10,6 +10,8 @@ use crate::profiles::HardwareProfile;
 
 /// Reasons that Muster gives a scheduler begin so; a node that is out with any other is somebody else's affair.
 pub const OUR_REASON: &str = "muster:";
+/// Of a node in service that is measured: the one drain that giving it back lifts.
+pub const MEASURED: &str = "muster: measured, back in a while";
 
 /// A cluster as declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -143,7 +143,7 @@ fn start() -> Bench {
     Bench {
         runtime,
         answers,
-        target: BmcTarget { address, port, user, password, certificate: None, system: None, also: None },
+        target: BmcTarget { address, port, user, password, certificate: None, system: None, also: None, machine: None },
     }
 }
 

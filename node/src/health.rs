@@ -27,7 +27,8 @@ Says whether this node is fit for the next job, by the smoke suite of its pool.
 
   --max-age S   a verdict of so many seconds ago is told again; 60 by default, 0: always anew
   --within S    seconds until there is an answer; 1 to 55, 10 by default
-  --drain       drain this node in Slurm where it is not fit: for HealthCheckProgram, whose exit code nobody reads
+  --drain       drain this node in Slurm where it is not fit, with the gate as the reason: for Prolog, and for
+                HealthCheckProgram, whose exit code nobody reads
   --strict      what has no answer is not fit either
 
 Exit codes: 0 fit, or nothing is known to the contrary; 1 not fit; 64 not understood.";
@@ -43,6 +44,10 @@ const REASON_MAX: usize = 200;
 /// After its time a tool is killed; one that cannot be, because it hangs in the kernel, is not waited for.
 const GRACE: Duration = Duration::from_millis(500);
 const DRAIN: Duration = Duration::from_secs(10);
+/// A tool that had less time than this, because ours was nearly over, is slow and nothing worse.
+const FAIR: Duration = Duration::from_secs(5);
+/// A gate that was begun later than this before our end had its tool killed so late that it may only be slow to die.
+const LATE: Duration = Duration::from_secs(2);
 /// As sysexits has it (EX_USAGE).
 const NOT_UNDERSTOOD: u8 = 64;
 
@@ -107,10 +112,11 @@ pub fn command(arguments: &[String]) -> ExitCode {
         SuiteVerdict::Fail => true,
         SuiteVerdict::Unknown => wanted.strict,
     };
-    if !unfit || !wanted.drain || drain(&reason) {
+    // What is wrong is told again until somebody acts on it: a drain with the reason does, an exit code alone says no reason to anybody.
+    if !unfit || wanted.drain && drain(&reason) {
         keep_looks(&looks);
-    } else {
-        // Nobody heard of it: the next one measures anew, and what the kernel said is told again.
+    } else if wanted.drain {
+        // Slurm did not take it: the next one measures anew.
         let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
     if unfit { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -205,25 +211,11 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
     gates.sort_by_key(|gate| gate.stage);
     let (said, heard) = mpsc::channel();
     let asked = plan.clone();
-    std::thread::spawn(move || {
-        let cx = JobContext::foreground(within);
-        let (facts, shared) = (inventory::collect(&cx).facts, Shared::default());
-        for at in 0..asked.suite.gates.len() {
-            if said.send(Said::Begun(at)).is_err() {
-                return;
-            }
-            let one = one_gate(&asked, at, cx.remaining());
-            let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
-            let results = gates::run_on(&bench).unwrap_or_default();
-            if said.send(Said::Ended(results, shared.take_looks())).is_err() {
-                return;
-            }
-        }
-    });
+    std::thread::spawn(move || run_all(&asked, within, &said));
     let (mut results, mut looks, mut running) = (Vec::new(), Vec::new(), None);
     loop {
         match heard.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
-            Ok(Said::Begun(at)) => running = gates.get(at),
+            Ok(Said::Begun(at)) => running = gates.get(at).map(|gate| (gate, Instant::now())),
             Ok(Said::Ended(more, looked)) => {
                 results.extend(more);
                 looks.extend(looked);
@@ -231,7 +223,8 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                if let Some(gate) = running.filter(|gate| gate.on_timeout == OnTimeout::Fail) {
+                let fails = |gate: &Gate, begun: &Instant| hangs(gate, begun.elapsed()) && !waived(&plan, &gate.id);
+                if let Some((gate, _)) = running.filter(|(gate, begun)| fails(gate, begun)) {
                     let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
                     return (SuiteVerdict::Fail, reason, looks);
                 }
@@ -243,6 +236,29 @@ fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>
     (verdict, reason, looks)
 }
 
+/// Gate by gate, each told as it begins and ends. What is counted is looked up without any tool: the first one that runs is a gate's own, so that one
+/// that hangs is found out as what it is.
+fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
+    let cx = JobContext::foreground(within);
+    let (facts, shared) = (inventory::look(), Shared::default());
+    for at in 0..plan.suite.gates.len() {
+        if said.send(Said::Begun(at)).is_err() {
+            return;
+        }
+        let one = one_gate(plan, at, cx.remaining());
+        let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
+        let results = gates::run_on(&bench).unwrap_or_default();
+        if said.send(Said::Ended(results, shared.take_looks())).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a gate that was begun so long ago, and did not come back, is one whose tool was killed and is still there.
+fn hangs(gate: &Gate, running: Duration) -> bool {
+    gate.on_timeout == OnTimeout::Fail && running >= LATE
+}
+
 /// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
 fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
     let mut one = plan.clone();
@@ -250,16 +266,32 @@ fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
     one.suite.gates = one.suite.gates.into_iter().skip(at).take(1).collect();
     for gate in &mut one.suite.gates {
         // Its own time ends before ours: what hangs is then found out as what it is.
-        gate.timeout_s = gate.timeout_s.min(left.as_secs().saturating_sub(1).max(1));
+        let ours = left.as_secs().saturating_sub(1).max(1);
+        if ours < gate.timeout_s {
+            gate.timeout_s = ours;
+            if ours < FAIR.as_secs() {
+                gate.on_timeout = OnTimeout::Error;
+            }
+        }
         gate.retries = 0;
     }
     one
 }
 
+/// Whether a waiver counts in place of a gate's verdict at this moment. One whose end is not known is none.
+fn waived(plan: &GatePlan, gate: &str) -> bool {
+    plan.waived_until.get(gate).is_some_and(|until| *until > muster_core::clock::Clock::System.now())
+}
+
 fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
     let now = muster_core::clock::Clock::System.now();
     let by = Judged { suite: &plan.suite, profile: Some(&plan.profile), wanted: &[], now };
-    let verdict = judge(&by, results);
+    let counts = |result: &GateResult| match waived(plan, &result.gate) {
+        true => GateResult { verdict: Verdict::Pass, ..result.clone() },
+        false => result.clone(),
+    };
+    let results: Vec<GateResult> = results.iter().map(counts).collect();
+    let verdict = judge(&by, &results);
     let wanted = |result: &&GateResult| match verdict {
         SuiteVerdict::Pass => false,
         SuiteVerdict::Fail => result.verdict == Verdict::Fail && !result.shadow,

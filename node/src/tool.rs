@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use muster_core::wire::node::Failure;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use crate::failure::{fatal, retryable};
@@ -44,6 +45,8 @@ pub struct Finished {
     pub stderr: Vec<u8>,
     /// Whether output went over [`OUTPUT_MAX`].
     pub truncated: bool,
+    /// Whether somebody that it left behind holds its output open still: there may be more of it.
+    pub open: bool,
     pub took: Duration,
 }
 
@@ -140,11 +143,15 @@ impl Running {
         Ok(Self { program, child, out, err, started: Instant::now(), given_up: false })
     }
 
-    /// How it ended, once it has.
+    /// How it ended, once it has. What it left behind in its group is killed then; a daemon has a group of its own.
     ///
     /// # Errors
     /// [`ToolError::Io`] when the system does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ToolError> {
+        if is_over(&self.child) {
+            // Not reaped yet, its number is still its group's, and nobody else's.
+            kill_group(&self.child);
+        }
         self.child.try_wait().map_err(|error| ToolError::Io(self.program.clone(), error))
     }
 
@@ -154,14 +161,18 @@ impl Running {
     }
 
     fn finish(mut self, status: ExitStatus) -> Finished {
-        let ((stdout, cut_out), (stderr, cut_err)) = (self.out.finish(), self.err.finish());
-        Finished { status, stdout, stderr, truncated: cut_out || cut_err, took: self.started.elapsed() }
+        // Looked at before what was read is taken: behind an end nothing comes any more.
+        let open = !(self.out.await_end() & self.err.await_end());
+        let ((stdout, cut_out), (stderr, cut_err)) = (self.out.take(), self.err.take());
+        Finished { status, stdout, stderr, truncated: cut_out || cut_err, open, took: self.started.elapsed() }
     }
 
     fn time_out(mut self, after: Duration) -> ToolError {
         let hangs = !end_group(&mut self.child);
         self.given_up = hangs;
-        let (stdout, stderr) = (self.out.finish().0, self.err.finish().0);
+        self.out.await_end();
+        self.err.await_end();
+        let (stdout, stderr) = (self.out.take().0, self.err.take().0);
         ToolError::TimedOut { program: self.program.clone(), after, stdout, stderr, hangs }
     }
 }
@@ -216,10 +227,24 @@ pub fn search_path() -> String {
     format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// Kills the program and everything it started in its group, and reaps it; says whether it is gone.
-fn end_group(child: &mut Child) -> bool {
+/// Whether a program has ended and is not reaped yet.
+fn is_over(child: &Child) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return false };
+    matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)))
+}
+
+/// Kills everything in a program's group.
+fn kill_group(child: &Child) {
     if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
         let _ = killpg(pid, Signal::SIGKILL);
+    }
+}
+
+/// Kills the program and everything it started in its group, and reaps it; says whether it is gone.
+fn end_group(child: &mut Child) -> bool {
+    kill_group(child);
+    if let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) {
         // It may have gone to another group.
         let _ = kill(pid, Signal::SIGKILL);
     }
@@ -263,12 +288,18 @@ impl Capture {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// What was read until the stream's end, or until [`DRAIN`] is over.
-    fn finish(&mut self) -> (Vec<u8>, bool) {
+    /// Waits for the stream's end, [`DRAIN`] at most; whether it came.
+    fn await_end(&self) -> bool {
         let started = Instant::now();
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && started.elapsed() < DRAIN {
+        let open = || self.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        while open() && started.elapsed() < DRAIN {
             std::thread::sleep(Duration::from_millis(2));
         }
+        !open()
+    }
+
+    /// What was read, and whether it is cut.
+    fn take(&mut self) -> (Vec<u8>, bool) {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

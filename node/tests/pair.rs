@@ -170,6 +170,7 @@ fn plan(variables: &[(&str, &str)]) -> Vec<u8> {
         firmware: Some(vec![]),
         health: None,
         waived: Vec::new(),
+        waived_until: [].into(),
     };
     let mut line = serde_json::to_vec(&PairPlan { protocol: PROTOCOL, job: JobId::new(), plan }).unwrap();
     line.push(b'\n');

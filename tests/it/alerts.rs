@@ -101,6 +101,27 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_worked_on_is_not_interrupted_by_an_alert() {
+    let mut world = in_service(1).await;
+    // Its ladder reboots it, and everything that watches it cries.
+    world.ask("n1", "recover").await.expect(202);
+    world.until("n1", "repairing").await;
+    let asks = group(vec![alert("n1", "f", json!({ "muster": "quarantine" }))]);
+    let heard = world.admin.post("/v1/alerts", &asks).await.expect(200).body;
+    assert_eq!(outcomes(&heard), ["refused"], "{heard}");
+    assert!(heard["alerts"][0]["because"].as_str().unwrap().contains("n1 is repairing"), "{heard}");
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    assert_eq!(
+        outcomes(&world.admin.post("/v1/alerts", &asks).await.expect(200).body),
+        ["quarantined"],
+        "still firing"
+    );
+    world.settle().await;
+    world.check().await;
+}
+
+#[tokio::test]
 async fn what_may_not_be_taken_out_stays_and_is_tried_again() {
     let mut world = in_service(1).await;
     let asks = group(vec![alert("n1", "f", json!({ "muster": "quarantine" }))]);

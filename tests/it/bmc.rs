@@ -57,8 +57,16 @@ async fn bench() -> Bench {
     let lab = Bmc::start(machine, &plan, TcpListener::bind("127.0.0.1:0").unwrap(), None).unwrap();
     let (user, password) = lab.credentials();
     let (address, port) = (lab.address.ip(), lab.address.port());
-    let target =
-        BmcTarget { address, port, user, password, certificate: Some(lab.fingerprint), system: None, also: None };
+    let target = BmcTarget {
+        address,
+        port,
+        user,
+        password,
+        certificate: Some(lab.fingerprint),
+        system: None,
+        also: None,
+        machine: None,
+    };
     let soon = Duration::from_millis(10);
     let limits = Limits { spacing: soon, poll: soon, ask_again: soon, settle: soon * 10, ..Limits::default() };
     let bmc = Bmcs::new(limits).open(&target, JobId::new()).unwrap();

@@ -1,6 +1,6 @@
 //! The contract that all declared kinds share, shown on racks and sites, and the rules of each kind.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::fleet;
 use crate::support::server::Server;
@@ -237,8 +237,54 @@ async fn a_pool_is_refused_when_its_parts_do_not_fit() {
     let mut changed = fleet::stack();
     changed["spec"]["packages"]["chrony"] = json!("4.4-1");
     assert_eq!(admin.put("/v1/stacks/base", &changed).await.problem(), (409, "immutable", ""));
+    let once = changed.clone();
     changed["spec"]["version"] = json!("2");
     admin.put("/v1/stacks/base", &changed).await.expect(200);
+    // Nor is it another one once a later version was there: the first is what nodes were promised.
+    let refused = admin.put("/v1/stacks/base", &once).await;
+    assert_eq!(refused.problem(), (409, "immutable", ""));
+    assert!(refused.text.contains("Version 1 was published before as sha256:"), "{}", refused.text);
+    admin.put("/v1/stacks/base", &fleet::stack()).await.expect(200);
+    admin.put("/v1/stacks/base", &changed).await.expect(200);
+}
+
+/// What a suite leaves open, a profile may require: no parser is trusted with it by that, and no threshold comes of it.
+#[tokio::test]
+async fn a_suite_and_a_profile_of_one_pool_must_fit() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    let mut suite = fleet::suite();
+    let limit = |limit: Value| json!([{ "metric": "rdma.bandwidth", "op": ">=", "limit": limit, "unit": "Gb/s" }]);
+    let open = json!({
+        "id": "rdma.new", "title": "New", "stage": "node", "timeout_s": 30, "parser": "perftest-json", "argv": ["ib_write_bw"],
+        "shadow": true, "criteria": limit(json!(380)), "finding": "The port is slow.",
+    });
+    suite["spec"]["gates"].as_array_mut().unwrap().push(open);
+    admin.put("/v1/suites/smoke", &suite).await.expect(201);
+    let mut strict = fleet::profile();
+    strict["spec"]["gates"] = json!({ "rdma.new": { "mode": "required", "because": "we want to know" } });
+    admin.put("/v1/hardware_profiles/strict", &strict).await.expect(201);
+    let mut pool = fleet::pool();
+    pool["spec"]["profile"] = json!("strict");
+    let refused = admin.put("/v1/pools/gpu", &pool).await;
+    assert_eq!(refused.problem(), (422, "unprocessable", "/spec/suite"));
+    assert!(refused.text.contains("perftest-json is experimental"), "{}", refused.text);
+
+    // Nor by a change of either, once a pool names both.
+    let mild = fleet::profile();
+    admin.put("/v1/hardware_profiles/strict", &mild).await.expect(200);
+    admin.put("/v1/pools/gpu", &pool).await.expect(201);
+    let refused = admin.put("/v1/hardware_profiles/strict", &strict).await;
+    assert_eq!(refused.problem(), (422, "unprocessable", "/spec"));
+    assert!(refused.text.contains("The pool gpu uses it."), "{}", refused.text);
+    suite["spec"]["gates"][1] = json!({
+        "id": "rdma.new", "title": "New", "stage": "node", "timeout_s": 30, "parser": "perftest", "argv": ["ib_write_bw"],
+        "criteria": limit(json!("profile:rdma.bandwidth")), "finding": "The port is slow.",
+    });
+    let refused = admin.put("/v1/suites/smoke", &suite).await;
+    assert!(refused.text.contains("no threshold rdma.bandwidth"), "{}", refused.text);
+    assert_eq!(refused.problem(), (422, "unprocessable", "/spec"));
 }
 
 #[tokio::test]

@@ -93,6 +93,11 @@ async fn fleet(server: &Server) -> Caller {
             admin.expecting(1).delete(&path).await.expect(204);
         }
     }
+    let mut suite = fleet::suite();
+    let mut disk = suite["spec"]["gates"][0].clone();
+    disk["id"] = json!("node.disk");
+    suite["spec"]["gates"].as_array_mut().unwrap().push(disk);
+    admin.put("/v1/suites/smoke", &suite).await.expect(200);
     for (gate, node) in [("node.disk", "n1"), ("node.profile", "n1"), ("node.disk", "n2")] {
         let until = server.app.clock.now() + jiff::SignedDuration::from_hours(24);
         let body = json!({ "node": node, "gate": gate, "reason": "a test", "until": until });

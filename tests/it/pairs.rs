@@ -2,6 +2,7 @@
 //! that was lost, stopped or refused blames anybody.
 
 use muster_api::tokens::Role;
+use muster_core::clusters::MEASURED;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
 use serde_json::{Value, json};
 
@@ -312,14 +313,16 @@ async fn that_a_scheduler_shows_a_held_node_drained_is_no_news() {
     let epoch = world.agent.epoch;
     let nothing = SchedulerReport { epoch, looks: vec![] };
     let watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &nothing).await.unwrap();
-    let held = NodeOut {
-        name: "n1".into(),
-        state: "drained".into(),
-        reason: Some("muster: measured against other nodes, back in a while".into()),
+    let shown = |reason: &str| {
+        let held = NodeOut { name: "n1".into(), state: "drained".into(), reason: Some(reason.into()) };
+        SchedulerReport { epoch, looks: vec![ClusterLook { cluster: watch.clusters[0].id, out: vec![held] }] }
     };
-    let report = SchedulerReport { epoch, looks: vec![ClusterLook { cluster: watch.clusters[0].id, out: vec![held] }] };
-    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &report).await.unwrap();
+    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &shown(MEASURED)).await.unwrap();
     assert_eq!(told(&world, "scheduler.out").await, 0);
+    // What its health check finds meanwhile is not Muster's own doing.
+    let unfit = shown("muster: gate kernel.new: kernel.xid_fatal is 1 events");
+    let _watch: SchedulerWatch = world.agent.call("/agent/v1/scheduler", &unfit).await.unwrap();
+    assert_eq!(told(&world, "scheduler.out").await, 1);
     world.settle().await;
     given_back(&world).await;
 }

@@ -1,5 +1,6 @@
 //! Nodes that fail once they serve: swept, drained, recovered rung by rung, verified by gates; and the fleet's breaker.
 
+use jiff_sqlx::ToSqlx as _;
 use muster_core::gates::Verdict;
 use muster_core::ids::NodeId;
 use muster_core::wire::node::Failure;
@@ -106,6 +107,15 @@ async fn a_ladder_that_does_not_help_ends_in_quarantine_with_what_was_tried() {
     // What failed stands with its evidence in the runs.
     let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body;
     assert_eq!(runs["items"][0]["verdict"], "fail");
+    // Its page leads there, and to the run that began it.
+    let path = |run: &Value| format!("/nodes/n1?run={}", run["id"].as_str().unwrap());
+    let page = world.admin.get("/nodes/n1").await.expect(200).text;
+    assert!(page.contains(&format!("href=\"{}#gates\">The gate run that led here", path(&runs["items"][0]))), "{page}");
+    for run in runs["items"].as_array().unwrap() {
+        assert!(page.contains(&path(run)), "{page}");
+        world.admin.get(&path(run)).await.expect(200);
+    }
+    assert_eq!(world.admin.get(&format!("/nodes/n1?run={}", uuid::Uuid::nil())).await.status, 404);
     world.check().await;
 }
 
@@ -199,6 +209,12 @@ async fn when_five_of_six_fail_the_same_way_it_is_the_fleet() {
     let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
     let breaker = &breakers["items"][0];
     assert_eq!((breaker["signature"].as_str(), breaker["state"].as_str()), (Some("gate:node.profile"), Some("open")));
+    // Whoever opens the console sees it, with what closes it; and so does whoever opens a node that it holds.
+    let command = format!("muster breaker reset {}", breaker["id"].as_str().unwrap());
+    assert!(world.admin.get("/").await.expect(200).text.contains(&command));
+    let held = states.iter().position(|state| state == "quarantined").unwrap() + 1;
+    let page = world.admin.get(&format!("/nodes/n{held}")).await.expect(200).text;
+    assert!(page.contains("held back") && page.contains("muster breaker list --filter state=open"), "{page}");
     // It stays open until somebody has looked, however long that takes.
     world.advance(12 * 3600);
     let serving = states.iter().position(|state| state == "in_service").unwrap() + 1;
@@ -209,6 +225,7 @@ async fn when_five_of_six_fail_the_same_way_it_is_the_fleet() {
     let reset = format!("/v1/breakers/{}/reset", breaker["id"].as_str().unwrap());
     let closed = world.admin.post(&reset, &json!({})).await.expect(200).body;
     assert_eq!((closed["state"].as_str(), told(&world, "breaker.reset").await), (Some("closed"), 1));
+    assert!(!world.admin.get("/").await.expect(200).text.contains(&command));
     world.admin.post(&reset, &json!({})).await.expect(200);
     assert_eq!(told(&world, "breaker.reset").await, 1, "once");
     world.ask(&name, "sweep").await.expect(202);
@@ -229,16 +246,118 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
     world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
-    // It serves on: what a third recovery would cost is a person's to weigh.
-    assert_eq!(world.state("n1").await, "in_service");
+    // No third ladder: what that would cost is a person's to weigh. But what was measured is not given to jobs meanwhile.
+    assert_eq!(world.state("n1").await, "quarantined");
     assert_eq!(recoveries(&world, "n1").await.len(), 2);
     let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;
     assert!(timeline.contains("it was recovered 2 times within 168 hours"), "{timeline}");
-    // A person is not bound by it.
-    world.ask("n1", "recover").await.expect(202);
-    world.settle().await;
+    // Through its gates it comes back, and a person is not bound by what went before.
+    for _ in 0..2 {
+        world.ask("n1", "recover").await.expect(202);
+        world.settle().await;
+        assert_eq!(world.state("n1").await, "in_service");
+    }
     let all = recoveries(&world, "n1").await;
     assert_eq!((all.len(), &all[0]["asked"], &all[0]["ended"]), (3, &json!(true), &json!("recovered")));
+    world.check().await;
+}
+
+/// Sweeps are a day apart: a bad driver is found by one node after the other, and each alone looks like that node.
+#[tokio::test]
+async fn nodes_that_fail_alike_days_apart_are_the_fleet_too() {
+    let mut world = serving(6, watched(&["collect"])).await;
+    for (name, state) in [
+        ("n1", "quarantined"),
+        ("n2", "quarantined"),
+        ("n3", "quarantined"),
+        ("n4", "in_service"),
+        ("n5", "in_service"),
+    ] {
+        // The sweep, and the look after the only rung.
+        world.gates(name, &[Verdict::Fail, Verdict::Fail]);
+        world.ask(name, "sweep").await.expect(202);
+        world.settle().await;
+        assert_eq!(world.state(name).await, state, "{name}");
+        world.advance(24 * 3600);
+    }
+    let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
+    let because = breakers["items"][0]["because"].as_str().unwrap();
+    assert!(because.contains("3 other nodes failed the same way within the week, and are not mended"), "{because}");
+    // A person who has looked begins the count anew.
+    let reset = format!("/v1/breakers/{}/reset", breakers["items"][0]["id"].as_str().unwrap());
+    world.admin.post(&reset, &json!({})).await.expect(200);
+    world.gates("n5", &[Verdict::Fail, Verdict::Fail]);
+    world.ask("n5", "sweep").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n5").await, "quarantined");
+    world.check().await;
+}
+
+/// Few nodes of a large fleet may be all of a small pool; and one pool's failures are not another's.
+#[tokio::test]
+async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
+    let mut world = serving(4, watched(&["collect"])).await;
+    world.ask("n3", "quarantine").await.expect(202);
+    world.settle().await;
+    let pool = world.admin.get("/v1/pools/gpu").await.expect(200).body["spec"].clone();
+    let other = world.admin.put("/v1/pools/other", &json!({ "spec": pool })).await.expect(201).body;
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    let id = |name: &'static str| sqlx::query_scalar::<_, Uuid>("SELECT id FROM nodes WHERE name = $1").bind(name);
+    let (n1, n2, n3, n4) = (
+        id("n1").fetch_one(&mut *conn).await.unwrap(),
+        id("n2").fetch_one(&mut *conn).await.unwrap(),
+        id("n3").fetch_one(&mut *conn).await.unwrap(),
+        id("n4").fetch_one(&mut *conn).await.unwrap(),
+    );
+    let moved = "UPDATE claims SET pool_id = $1 WHERE node_id = $2";
+    let other: Uuid = other["id"].as_str().unwrap().parse().unwrap();
+    sqlx::query(moved).bind(other).bind(n4).execute(&mut *conn).await.unwrap();
+    let now = world.server.app.clock.now();
+    // One just now in each pool; one two days ago that is out still, and one that serves again.
+    let failed =
+        "INSERT INTO recoveries (id, node_id, signature, what, answers, asked, rungs, begun_at, ended_at, ended)
+                  SELECT gen_random_uuid(), $1, 'gate:x', 'it failed', true, false, '{}', $2, $2, 'spent'";
+    for (node, hours) in [(n2, 0), (n4, 0), (n3, 48)] {
+        let at = (now - jiff::SignedDuration::from_hours(hours)).to_sqlx();
+        sqlx::query(failed).bind(node).bind(at).execute(&mut *conn).await.unwrap();
+    }
+    let of = |node| NodeId(node);
+    let (seen, name) = muster_server::db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    assert_eq!(name.as_deref(), Some("gpu"));
+    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.fleet.serving), (2, 1, 3));
+    assert_eq!((seen.pool.same_way, seen.pool.unmended, seen.pool.serving), (1, 1, 2));
+    assert!(!seen.fleet.open && !seen.pool.open);
+    // The pool's own breaker holds the pool's nodes, and no others.
+    let breaker = muster_server::db::recoveries::breaker_of_pool("gate:x", "gpu");
+    assert!(muster_server::db::breakers::open(&mut conn, &breaker, "two", None, now).await.unwrap());
+    let (seen, _) = muster_server::db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    assert!(seen.pool.open && !seen.fleet.open);
+    let (seen, _) = muster_server::db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now).await.unwrap();
+    assert!(!seen.pool.open && !seen.fleet.open && seen.pool.same_way == 0);
+}
+
+/// What found the fault has the last word, also where the pool admits its nodes by another suite.
+#[tokio::test]
+async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
+    let mut world = serving(1, Value::Null).await;
+    let mut nightly = world.admin.get("/v1/suites/smoke").await.expect(200).body["spec"].clone();
+    nightly["name"] = json!("nightly");
+    nightly["gates"][0]["id"] = json!("night.watch");
+    world.admin.put("/v1/suites/nightly", &json!({ "spec": nightly })).await.expect(201);
+    let health = json!({ "sweep": "nightly", "recovery": { "rungs": ["reboot"] } });
+    world.admin.patch("/v1/pools/gpu", &json!({ "spec": { "health": health } })).await.expect(200);
+    world.gates("n1", &[Verdict::Fail]);
+    world.ask("n1", "sweep").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "in_service");
+    let recovery = &recoveries(&world, "n1").await[0];
+    assert_eq!((&recovery["signature"], &recovery["ended"]), (&json!("gate:night.watch"), &json!("recovered")));
+    let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body;
+    let gates = |run: &Value| -> Vec<String> {
+        run["results"].as_array().unwrap().iter().map(|result| result["gate"].as_str().unwrap().to_owned()).collect()
+    };
+    let after = runs["items"].as_array().unwrap().iter().map(gates).find(|gates| gates.len() == 2);
+    assert_eq!(after.unwrap_or_default(), ["node.profile", "night.watch"], "{runs:#}");
     world.check().await;
 }
 

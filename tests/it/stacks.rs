@@ -230,6 +230,8 @@ async fn a_node_in_service_is_held_against_its_stack_on_demand() {
     let drift = world.admin.get("/v1/nodes/n1/drift").await.expect(200).body;
     assert_eq!(drift["items"], json!([{ "item": "package chrony", "found": null, "wanted": null, "class": "none" }]));
     assert_eq!((drift["node"].as_str(), drift["stack"].as_str()), (Some("n1"), Some("base")));
+    let page = world.admin.get("/nodes/n1").await.expect(200).text;
+    assert!(page.contains("What differs") && page.contains("package chrony"), "{page}");
     assert_eq!(world.state("n1").await, "in_service");
     // It is told once, and shown where a fleet is looked at.
     let found = world.history("n1").await.into_iter().filter(|line| line.starts_with("drift.")).collect::<Vec<_>>();

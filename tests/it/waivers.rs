@@ -45,6 +45,24 @@ async fn claimed(world: &mut World, nodes: u8) {
     world.settle().await;
 }
 
+/// A misspelt gate would be agreed to by a second person, and change nothing.
+#[tokio::test]
+async fn a_gate_that_the_pool_never_runs_is_not_waived() {
+    let mut world = World::start(2).await;
+    world.settle().await;
+    claimed(&mut world, 1).await;
+    let operator = world.server.caller(Role::Operator).await;
+    for place in [("node", "n1"), ("pool", "gpu")] {
+        let refused = ask(&world.server, &operator, place, "node.profil", DAY).await;
+        assert_eq!(refused.problem(), (422, "unprocessable", "/gate"));
+        assert!(refused.text.contains("nearest are: node.profile"), "{}", refused.text);
+        ask(&world.server, &operator, place, "node.profile", DAY).await.expect(201);
+    }
+    // Which suites a free node or a rack will see is not known.
+    ask(&world.server, &operator, ("node", "n2"), "gpu.nvlink", DAY).await.expect(201);
+    ask(&world.server, &operator, ("rack", "r1"), "gpu.nvlink", DAY).await.expect(201);
+}
+
 #[tokio::test]
 async fn a_waived_gate_admits_its_node_and_says_so_everywhere_and_no_other_node() {
     let mut world = failing(2, |_, body| body).await;
@@ -61,7 +79,13 @@ async fn a_waived_gate_admits_its_node_and_says_so_everywhere_and_no_other_node(
         assert_ne!(result["waived"]["requested_by"], result["waived"]["agreed_by"]);
     }
     let other = world.admin.get("/v1/nodes/n2/gate-runs").await.expect(200).body;
-    assert!(other["items"][0]["results"][0].get("waived").is_none(), "{other}");
+    let failed = &other["items"][0]["results"][0];
+    assert!(failed.get("waived").is_none(), "{other}");
+    // What it means is the suite's word, not the node's.
+    let finding = failed["finding"].as_str().unwrap();
+    assert!(!finding.is_empty(), "{failed}");
+    let shown = world.admin.get("/nodes/n2").await.expect(200).text;
+    assert!(shown.contains("What it means:") && shown.contains(finding), "{shown}");
     let told = world.history("n1").await.iter().filter(|event| event.starts_with("gate.waived")).count();
     assert_eq!(told, 2, "{:?}", world.history("n1").await);
     let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;

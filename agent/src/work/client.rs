@@ -9,11 +9,12 @@ use muster_core::ids::{JobId, PermitId};
 use muster_core::values::Secret;
 use muster_core::wire::REQUEST;
 use muster_core::wire::agent::{
-    ANSWERED_AT, ActReply, CLOCK, HEARD, Hello, Job, LeaseJobs, MARK, Outcome, RedeemPermit, Redeemed, RenewJob,
-    Renewed, ReportOutcome, SERVED_AT, Sighting, Sightings, SiteConfig, SitePoll, StartAct, Welcome,
+    ActReply, Hello, Job, LeaseJobs, Outcome, RedeemPermit, Redeemed, RenewJob, Renewed, ReportOutcome, Sighting,
+    Sightings, SiteConfig, SitePoll, StartAct, Welcome,
 };
 use muster_core::wire::consoles::{ConsoleChunk, ConsoleReport};
 use muster_core::wire::enrol::{Enrol, Issued, Renew};
+use muster_core::wire::headers::{ANSWERED_AT, CLOCK, HEARD, MARK, SERVED_AT};
 use muster_core::wire::members::{AskMembers, ClusterMembers};
 use muster_core::wire::node::Challenge;
 use muster_core::wire::orders;

@@ -13,11 +13,9 @@ use muster_api::plans::{Desired, MakePlan, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::files::{self, Held};
 use super::plans;
 use super::session::Session;
-
-/// The largest file, in bytes.
-const LARGEST: u64 = 64 << 20;
 
 /// The most objects that the server plans at once. More are written as they come.
 const PLANNED: usize = 1000;
@@ -25,7 +23,7 @@ const PLANNED: usize = 1000;
 /// What to apply.
 #[derive(Args, Debug)]
 pub(crate) struct ApplyArgs {
-    /// Files of documents; `-` is standard input.
+    /// Files of documents; `-` is standard input, NAME.toml a suite, hardware profile or stack, `shipped:NAME` one that comes with Muster.
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
     /// Show what it would do, and do nothing: `muster plan`.
@@ -52,8 +50,13 @@ struct Document {
 pub(super) async fn run(session: &Session, args: ApplyArgs) -> anyhow::Result<()> {
     let mut documents = Vec::new();
     for file in &args.files {
-        let text = read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-        documents.extend(parse(&text).with_context(|| file.display().to_string())?);
+        match files::read(file)? {
+            Held::Yaml(text) => documents.extend(parse(&text).with_context(|| file.display().to_string())?),
+            Held::Toml { members, stem } => {
+                let document = serde_json::from_value(files::document(members, stem)?);
+                documents.push(document.with_context(|| file.display().to_string())?);
+            }
+        }
     }
     let mut ordered = Vec::new();
     for document in documents {
@@ -100,7 +103,7 @@ async fn write(session: &Session, ordered: Vec<(usize, Document)>) -> anyhow::Re
 /// What to plan.
 #[derive(Args, Debug)]
 pub(crate) struct PlanArgs {
-    /// Files of documents; `-` is standard input.
+    /// Files of documents; `-` is standard input, NAME.toml a suite, hardware profile or stack, `shipped:NAME` one that comes with Muster.
     #[arg(short, long = "file", required = true)]
     files: Vec<PathBuf>,
 }
@@ -128,22 +131,6 @@ async fn planned(session: &Session, ordered: &[(usize, Document)]) -> anyhow::Re
         objects.push(Desired { kind: kind.into(), name, labels, annotations, spec, ..Desired::default() });
     }
     Ok(session.client.plan(&MakePlan { objects }).await?)
-}
-
-/// The text of a file; `-` is standard input.
-///
-/// # Errors
-/// When it cannot be read, or is larger than 64 MiB.
-pub(super) fn read(file: &PathBuf) -> anyhow::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let source: Box<dyn std::io::Read> = match file.to_str() {
-        Some("-") => Box::new(std::io::stdin()),
-        _ => Box::new(std::fs::File::open(file)?),
-    };
-    source.take(LARGEST + 1).read_to_string(&mut text)?;
-    anyhow::ensure!(text.len() as u64 <= LARGEST, "it is larger than {} MiB", LARGEST >> 20);
-    Ok(text)
 }
 
 /// YAML is a superset of JSON: one reader serves both.

@@ -1,7 +1,8 @@
 //! `muster gate_run`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use muster_api::gate_runs::GateRun;
+use muster_core::gates::Verdict;
 
 use super::output::duration;
 use super::session::Session;
@@ -10,25 +11,50 @@ use super::session::Session;
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateRunVerb {
     /// Show the latest runs of a node's suite, each gate with its verdict.
-    List { node: String },
+    List(RunsArgs),
+}
+
+/// Whose runs to show, and which.
+#[derive(Args, Debug)]
+pub(crate) struct RunsArgs {
+    node: String,
+    /// Only runs that did not pass, and of them only the gates that did not.
+    #[arg(long)]
+    failed: bool,
+    /// At most so many runs, newest first.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
 }
 
 pub(super) async fn run(session: &Session, verb: GateRunVerb) -> anyhow::Result<()> {
-    let GateRunVerb::List { node } = verb;
-    list(session, &node).await
+    let GateRunVerb::List(args) = verb;
+    list(session, &args).await
 }
 
 /// The latest runs of a node, newest first.
-pub(super) async fn list(session: &Session, node: &str) -> anyhow::Result<()> {
-    let runs = session.client.node_gate_runs(node).await?;
-    if runs.items.is_empty() {
-        session.output.note("no gates were run on this node");
+pub(super) async fn list(session: &Session, args: &RunsArgs) -> anyhow::Result<()> {
+    let limit = args.limit.to_string();
+    let mut query = vec![("limit", limit.as_str())];
+    if args.failed {
+        query.push(("filter", "verdict!=pass"));
     }
-    session.output.print_lines(&runs.items, || runs.items.iter().flat_map(lines).collect())
+    let page = session.client.get_value(&["nodes", &args.node, "gate-runs"], &query).await?;
+    let mut runs: Vec<GateRun> = serde_json::from_value(page["items"].clone())?;
+    if args.failed {
+        runs.iter_mut().for_each(|run| run.results.retain(|result| result.verdict != Verdict::Pass));
+    }
+    if runs.is_empty() {
+        let what = if args.failed { "no run of gates ended otherwise than with pass" } else { "no gates were run" };
+        session.output.note(&format!("{what} on this node"));
+    }
+    session.output.print_lines(&runs, || runs.iter().flat_map(lines).collect())
 }
 
 fn lines(run: &GateRun) -> Vec<String> {
     let mut lines = vec![format!("{} {} at {}", run.suite, run.verdict, run.finished_at)];
+    if let Some(at) = run.voided_at {
+        lines.push(format!("  void since {at}: parts were replaced, so it says nothing of what is in the node now"));
+    }
     for result in &run.results {
         let took = duration(i64::try_from(result.duration_ms).unwrap_or(i64::MAX));
         // The verdict stays what it was, and is told beside the waiver that counts in its place.
@@ -40,6 +66,9 @@ fn lines(run: &GateRun) -> Vec<String> {
             }
         };
         lines.push(format!("  {word:<8} {:<28} {took:>10}  {waived}{}", result.gate, result.reason));
+        if !result.finding.is_empty() {
+            lines.push(format!("  {:<8} {}", "", result.finding));
+        }
     }
     lines
 }

@@ -53,7 +53,7 @@ pub(crate) fn add(command: Command) -> Command {
     let gate_runs = "Gate runs: what was measured on a node";
     let components = "Parts by serial: where they are and where they were";
     let cautious = "Caution mode: the database is older than what others remember";
-    let applied = "Create or replace what files declare: YAML or JSON with kind, name, labels, annotations, spec";
+    let applied = "Create or replace what files declare: YAML or JSON with kind, name, labels, annotations, spec; or a suite, profile or stack in TOML";
     let planned = "Show what applying files would change, reboot, reinstall or wipe; write nothing";
     command
         .subcommand(noun("event", "The history: every change, and who made it", events::EventVerb::augment_subcommands))

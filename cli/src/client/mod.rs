@@ -16,6 +16,7 @@ mod consoles; // muster node console
 mod contexts; // muster context
 mod events; // muster event
 pub(crate) mod exit; // Exit codes
+pub(crate) mod files; // What files declare
 mod gate_runs; // muster gate_run
 pub(crate) mod grammar; // Nouns and verbs as one command
 mod kinds; // Nouns that are kinds, and the verbs they share

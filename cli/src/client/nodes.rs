@@ -35,7 +35,7 @@ pub(crate) enum NodeVerb {
     /// Show where the declared cables of a node were found.
     Cabling { node: String },
     /// Show the latest gate runs; `muster gate_run list NODE` is the same.
-    Gates { node: String },
+    Gates(gate_runs::RunsArgs),
     /// Show or follow the events of a node.
     Events {
         node: String,
@@ -184,7 +184,7 @@ pub(super) async fn run(session: &Session, verb: NodeVerb) -> anyhow::Result<()>
             let facts = client.node_facts(&node).await?;
             session.output.print_lines(&facts, || fact_lines(&facts))
         }
-        NodeVerb::Gates { node } => gate_runs::list(session, &node).await,
+        NodeVerb::Gates(args) => gate_runs::list(session, &args).await,
         NodeVerb::Events { node, reading } => events::show(session, Some(&node), &reading).await,
         NodeVerb::Console { node, follow } => consoles::show(session, &node, follow).await,
         NodeVerb::Recoveries { node } => recoveries::list(session, &node).await,

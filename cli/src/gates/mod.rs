@@ -1,6 +1,7 @@
 //! `muster gate`: the gates that come with Muster, the linter, and what parsers read, without a server. Runs no gate: `muster-node gate` does.
 
 mod parse; // What a parser reads from a file
+mod tried; // What a gate makes of a file
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::exit::{Ended, Exit};
+use crate::client::files;
 use crate::client::output::Output;
 
 /// What can be asked of gates.
@@ -27,6 +29,8 @@ pub(crate) enum GateVerb {
     },
     /// Tell what a gate measures, by which thresholds, from where; or what covers a check (A1 to E5).
     Explain { id: String },
+    /// Print a suite or hardware profile that comes with Muster as it is written, in TOML: to read, or to begin one of your own with.
+    Show { name: String },
     /// Say what is wrong with suites and hardware profiles.
     Lint {
         /// TOML; what it is shows in what is in it.
@@ -39,6 +43,8 @@ pub(crate) enum GateVerb {
     /// Show what a parser reads from a tool's answer: metrics, units, what each belongs to, versions, or why a gate would have no answer. Exits with 1
     /// then. docs/parsers.md lists the parsers.
     Parse(parse::ParseArgs),
+    /// Hold a tool's answer that was kept against a gate's criteria: each value, its limit, the verdict. Exits with 1 unless it passes.
+    Try(tried::TryArgs),
 }
 
 /// Longest file, in bytes.
@@ -52,9 +58,18 @@ pub(crate) fn run(output: Output, verb: GateVerb) -> anyhow::Result<()> {
     match verb {
         GateVerb::List { suite } => list(output, suite.as_deref()),
         GateVerb::Explain { id } => explain(output, &id),
+        GateVerb::Show { name } => show(output, &name),
         GateVerb::Lint { files, profile } => lint_files(output, &files, &profile),
         GateVerb::Parse(args) => parse::run(output, args),
+        GateVerb::Try(args) => tried::run(output, args),
     }
+}
+
+/// As TOML, comments with it; as a document where one was asked for.
+fn show(output: Output, name: &str) -> anyhow::Result<()> {
+    let shipped = files::shipped(name)?;
+    let document: serde_json::Value = parsed(name, shipped.text)?;
+    output.print_lines(&document, || shipped.text.lines().map(str::to_owned).collect())
 }
 
 fn suites() -> anyhow::Result<Vec<(&'static str, Suite)>> {
@@ -286,7 +301,12 @@ fn problems(text: &str, with: &[(String, HardwareProfile)]) -> anyhow::Result<Ve
 }
 
 fn profile(word: &str) -> anyhow::Result<HardwareProfile> {
-    match Shipped::find(PROFILES, word) {
+    named(PROFILES, word)
+}
+
+/// A file, or what comes with Muster under this name.
+fn named<T: DeserializeOwned>(among: &[Shipped], word: &str) -> anyhow::Result<T> {
+    match Shipped::find(among, word) {
         Some(shipped) if !Path::new(word).exists() => parsed(word, shipped.text),
         _ => parsed(word, &read(Path::new(word))?),
     }

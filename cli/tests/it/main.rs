@@ -5,6 +5,7 @@ mod claims; // Claims, from the first word to the last
 mod client; // Nouns and verbs
 mod contexts; // Several servers
 mod doctor; // Faults made for real
+mod gates; // What comes with Muster, onto a server
 mod guide; // docs/api.md, typed
 mod machines; // Simulated machines behind the server
 mod muster; // The program and a server of the test's own

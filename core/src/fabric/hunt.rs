@@ -4,6 +4,9 @@
 use super::rounds::{Pair, round, rounds};
 use super::tally::{Tally, Trial};
 
+/// Rounds of a survey that leaves no edge out: eight nodes'.
+const WHOLE: usize = 7;
+
 /// How far a run goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -15,6 +18,15 @@ pub struct Limits {
     pub errors: usize,
     /// Rounds of all kinds together; what is not told apart by then is unknown.
     pub rounds: usize,
+}
+
+impl Limits {
+    /// Of a run over so many ends: few enough are all measured with each other. Of more, each run measures some edges, and another run others.
+    pub fn of(ends: usize) -> Self {
+        let all = rounds(ends);
+        let default = Self::default();
+        Self { survey: if all <= WHOLE { all.max(1) } else { default.survey }, ..default }
+    }
 }
 
 impl Default for Limits {

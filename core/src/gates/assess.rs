@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::catalogue::{Metric, Parser, TEXT};
-use super::gate::{Criterion, Gate, Limit, Op, Value};
+use super::gate::{Criterion, Gate, Limit, Mode, Op, Value};
 use super::result::{Measured, Verdict};
 use crate::facts::{DiskTransport, Facts};
 use crate::profiles::HardwareProfile;
@@ -71,9 +71,13 @@ pub fn assess(gate: &Gate, samples: &[Sample], reference: &Reference<'_>) -> Ass
     conclude(measured, unknown)
 }
 
-/// Why there is nothing to hold on this node, before anything is run: no threshold, no variable, nothing of what it counts. What is there and does
-/// not fit is for [`assess`] to tell.
+/// Why there is nothing to hold on this node, before anything is run: no threshold, no variable, nothing of what it counts, or a profile that requires
+/// what no parser is trusted with. What is there and does not fit is for [`assess`] to tell.
 pub fn unmeasurable(gate: &Gate, reference: &Reference<'_>) -> Option<String> {
+    let demanded = reference.profile.gates.get(&gate.id).is_some_and(|policy| policy.mode == Mode::Required);
+    if demanded && Parser::find(&gate.parser).is_some_and(|parser| parser.experimental) {
+        return Some(format!("the profile requires it, and parser {} is experimental", gate.parser));
+    }
     let absent = |unresolved: Unresolved| match unresolved {
         Unresolved::Absent(why) => Some(why),
         Unresolved::Wrong(_) => None,
@@ -297,9 +301,10 @@ fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved>
         reference if reference.starts_with("profile:") => {
             let name = reference.trim_start_matches("profile:");
             let absent = || Unresolved::Absent(format!("the profile of {} has no threshold {name}", profile.model));
-            let (value, _) = profile_number(name, profile).ok_or_else(absent)?;
-            // Saturates: a negative or absurd count is met by no measurement.
-            value as u64
+            let (value, unit) = profile_number(name, profile).ok_or_else(absent)?;
+            let broken =
+                || Unresolved::Wrong(format!("the profile's {name} is {value} {unit}: nothing is counted by that"));
+            whole(value).ok_or_else(broken)?
         }
         number => number
             .parse()
@@ -309,6 +314,11 @@ fn counted_by(count: &str, reference: &Reference<'_>) -> Result<u64, Unresolved>
         0 => Err(Unresolved::Absent(format!("nothing to measure: {count} is 0 on this node"))),
         expected => Ok(expected),
     }
+}
+
+/// A number of things: no part of one, and no more than can be told apart.
+pub(super) fn whole(value: f64) -> Option<u64> {
+    (value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value)).then_some(value as u64)
 }
 
 /// References that `count` may hold, besides a number and any `profile:NAME`.

@@ -16,6 +16,15 @@ pub struct Suite {
     pub gates: Vec<Gate>,
 }
 
+impl Suite {
+    /// With the gate that found a fault, where it is of another suite of the node's pool: what it found is to be gone before the node serves again.
+    #[must_use]
+    pub fn with_finder(mut self, finder: Option<Gate>) -> Self {
+        self.gates.extend(finder.filter(|finder| !finder.shadow && self.gates.iter().all(|gate| gate.id != finder.id)));
+        self
+    }
+}
+
 /// Order in which gates run; a stage starts when the one before it has no gate that blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::assess::{COUNTS, or_more, profile_number};
+use super::assess::{COUNTS, or_more, profile_number, whole};
 use super::catalogue::{Parser, TEXT};
 use super::checks::CHECKS;
 use super::gate::{Criterion, Each, Gate, Limit, Mode, Need, Op, SideEffect, Suite};
@@ -58,7 +58,13 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         for name in names.filter(|name| required && profile_number(name, profile).is_none()) {
             problem(format!("the profile has no threshold {name} to count by"));
         }
-        for Criterion { limit, unit, .. } in &gate.criteria {
+        for name in counts(gate).filter_map(|count| count.strip_prefix("profile:")) {
+            let value = profile_number(name, profile).map(|(value, _)| value);
+            if let Some(value) = value.filter(|value| whole(*value).is_none()) {
+                problem(format!("the profile's {name} is {value}, and things are counted by it"));
+            }
+        }
+        for Criterion { metric, op, limit, unit, .. } in &gate.criteria {
             let Limit::Text(text) = limit else { continue };
             let Some(name) = text.strip_prefix("profile:") else { continue };
             match profile_number(name, profile) {
@@ -71,11 +77,19 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
                 Some((_, its_unit)) if its_unit != unit => {
                     problem(format!("the profile's {name} is in {its_unit}, the criterion in {unit}"));
                 }
+                Some((0.0, _)) if *op == Op::AtLeast && is_rate(unit) => {
+                    problem(format!("{metric}: the profile's {name} is 0 {unit}, and everything is >= 0"));
+                }
                 None | Some(_) => {}
             }
         }
     }
     problems
+}
+
+/// Whether a unit is of how fast something is. Of ports, disks and the like a profile may want none.
+fn is_rate(unit: &str) -> bool {
+    unit.ends_with("/s") || unit == "IOPS"
 }
 
 fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {

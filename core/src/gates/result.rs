@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::gate::{Limit, Op, Stage, Value};
+use super::gate::{Limit, Op, Stage, Suite, Value};
 use crate::values::Digest;
 
 /// How a gate ended.
@@ -51,6 +51,10 @@ pub struct GateResult {
     pub verdict: Verdict,
     /// One sentence: what was found, against what.
     pub reason: String,
+    /// What that means, in the suite's words for whoever is to mend it; empty unless it failed. Written by whoever has the suite at hand, the server alone
+    /// for what it keeps: what a node says here counts for nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub finding: String,
     pub measured: Vec<Measured>,
     pub started_at: Timestamp,
     pub duration_ms: u64,
@@ -61,6 +65,14 @@ pub struct GateResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waived: Option<Waived>,
     pub evidence: Evidence,
+}
+
+impl GateResult {
+    /// With what its suite says of a gate that fails. An error, or nothing to measure, says nothing of the hardware.
+    pub fn explained(self, suite: &Suite) -> Self {
+        let gate = suite.gates.iter().find(|gate| gate.id == self.gate && self.verdict == Verdict::Fail);
+        Self { finding: gate.map(|gate| gate.finding.clone()).unwrap_or_default(), ..self }
+    }
 }
 
 /// A waiver as it stood when it was used.

@@ -18,6 +18,7 @@ pub const SUITES: &[Shipped] = &[
     Shipped { name: "smoke", text: include_str!("../../../suites/smoke.toml") },
     Shipped { name: "smoke-amd", text: include_str!("../../../suites/smoke-amd.toml") },
     Shipped { name: "sweep", text: include_str!("../../../suites/sweep.toml") },
+    Shipped { name: "sweep-amd", text: include_str!("../../../suites/sweep-amd.toml") },
     Shipped { name: "deep", text: include_str!("../../../suites/deep.toml") },
     Shipped { name: "fabric", text: include_str!("../../../suites/fabric.toml") },
     Shipped { name: "pairs", text: include_str!("../../../suites/pairs.toml") },

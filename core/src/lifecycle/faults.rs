@@ -34,14 +34,14 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
             SuiteVerdict::Pass => Decision::Granted("swept: nothing found".into()),
             SuiteVerdict::Fail => {
                 let what = summary(&node.swept, now, |result| result.verdict == Verdict::Fail);
-                taken_out(node, Cause::gates(&node.swept, now, what))
+                taken_out(node, now, Cause::gates(&node.swept, now, what))
             }
             SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
         }
     });
     match (ended, broken(node, Step::Sweep)) {
         // Nobody could log in, several times: contact that is lost counts as down.
-        (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, cause),
+        (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, now, cause),
         (ended, _) => ended,
     }
 }
@@ -79,13 +79,13 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
 
 /// A node that the health check on it found unfit, and had drained by its scheduler: as one whose gate failed. Nothing where somebody else drained it, or
 /// while that was seen only once.
-pub(super) fn unfit(node: &Snapshot, out: &SchedulerOut) -> Option<Decision> {
+pub(super) fn unfit(node: &Snapshot, now: Timestamp, out: &SchedulerOut) -> Option<Decision> {
     let said = out.reason.as_deref().filter(|_| out.steady)?.strip_prefix(OUR_REASON)?.trim_start();
     let gate = said.strip_prefix("gate ")?.split(':').next()?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let known = !gate.is_empty() && gate.len() <= 100 && gate.bytes().all(plain);
     let cause = Cause::health(if known { gate } else { "unknown" }, format!("its health check had it drained: {said}"));
-    match taken_out(node, cause) {
+    match taken_out(node, now, cause) {
         Decision::Granted(left) => Some(rest(&format!("a person: {left}"), "operator", "none")),
         taken => Some(taken),
     }
@@ -99,18 +99,29 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
     }
 }
 
-/// Out of service for its fault, unless something says that it is not the node's.
-pub(super) fn taken_out(node: &Snapshot, cause: Cause) -> Decision {
-    let held = match (&node.hold, node.protected) {
-        (Some(hold), _) => Some(hold.why()),
-        (None, true) => Some("it is protected"),
-        (None, false) => None,
-    };
-    if let Some(why) = held {
-        return Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
+/// Out of service for its fault, unless something says that it is not the node's. What was measured is not forgotten: a node that must wait its turn
+/// asks again, one that failed too often goes to a person instead of to its ladder.
+pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
+    let left = |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
+    let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) }.with(Effect::WishTaken);
+    match &node.hold {
+        _ if node.protected => left("it is protected"),
+        Some(Hold::Fleet(why) | Hold::Pool(why)) => left(why),
+        Some(Hold::Later(_)) if node.stop => left("its sweep was stopped"),
+        Some(Hold::Later(why)) => in_turn(now, why),
+        Some(Hold::Node(why)) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
+        None => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
     }
-    let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) };
-    Decision::Advance(out.because(cause.what.clone()).with(Effect::WishTaken).on(Ladder::Begin(cause)))
+}
+
+/// Others are recovered before it.
+fn in_turn(now: Timestamp, why: &str) -> Decision {
+    Decision::Wait(Wait {
+        condition: format!("its turn to be recovered: {why}"),
+        owner: "muster".into(),
+        next_action: "begin its recovery".into(),
+        until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
+    })
 }
 
 /// A node on its way into service, or back, that fails: the next rung, or quarantine. `to` is where it goes where nothing is to be tried.
@@ -124,12 +135,7 @@ pub(super) fn fault(node: &Snapshot, now: Timestamp, cause: Cause, to: Move) -> 
             let tried = recovery.rungs.iter().map(|rung| rung.title()).collect::<Vec<_>>().join(", ");
             quarantine(Ended::Spent, format!("{what}; tried in vain: {tried}"))
         }
-        (None, Some(Hold::Later(why))) if begins => Decision::Wait(Wait {
-            condition: format!("its turn to be recovered: {why}"),
-            owner: "muster".into(),
-            next_action: "begin its recovery".into(),
-            until: Some(now + jiff::SignedDuration::from_secs(ASK_AGAIN_S)),
-        }),
+        (None, Some(Hold::Later(why))) if begins => in_turn(now, why),
         (None, Some(hold)) if begins => {
             Decision::Advance(Move::to(State::Quarantined).because(format!("{what}; {}", hold.why())))
         }

@@ -41,7 +41,7 @@ fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
         _ => {
             return match &node.pairing {
                 Some(wanted) => pairing::decide(node, now, wanted),
-                None => serve(node),
+                None => serve(node, now),
             };
         }
     };
@@ -52,12 +52,12 @@ fn chosen(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// Nothing is wished of it. Where the health check on the node had it drained, its fault is taken up; whoever else drained it decides when that is over.
-fn serve(node: &Snapshot) -> Decision {
+fn serve(node: &Snapshot, now: Timestamp) -> Decision {
     if node.held_back {
         return Decision::Granted("it takes jobs again after its sweep".into());
     }
     let Some(out) = &node.scheduler else { return rest("nothing: it serves", "nobody", "none") };
-    if let Some(unfit) = faults::unfit(node, out) {
+    if let Some(unfit) = faults::unfit(node, now, out) {
         return unfit;
     }
     let because = out.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();

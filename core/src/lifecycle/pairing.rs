@@ -39,9 +39,11 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp, wanted: &Pairing) -> Decis
         Pairing::Waits(what) => wait(now, what, "go on with its pool's pairs"),
         Pairing::Faulty(cause) => match measuring(node) {
             Some(step) => Decision::Cancel(step),
-            // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
-            None if node.hold.is_some() || node.protected => begin(node, now, (Step::Admit, now)),
-            None => faults::taken_out(node, cause.clone()),
+            None => match faults::taken_out(node, now, cause.clone()) {
+                // The fleet's bounds, or its protection: it serves on, and a person reads what was found.
+                Decision::Granted(_) => begin(node, now, (Step::Admit, now)),
+                taken => taken,
+            },
         },
         Pairing::GiveBack(at) => match measuring(node) {
             Some(step) => Decision::Cancel(step),

@@ -7,6 +7,9 @@ use super::decision::{Decision, Effect, Move, leave_cluster, rest, stop_first};
 use super::snapshot::Snapshot;
 use super::state::{State, Wish};
 
+/// How a ladder ends whose last rung is its maker.
+pub(super) const TO_MAKER: &str = "its parts go back to their maker";
+
 pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if node.releasing() && !node.protected {
         return stop_first(node, || leave_cluster(node, now, Move::released(State::Wiping)));
@@ -28,7 +31,44 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
         Some(Wish::PowerCycle) => asked::power_cycle(node, now),
         Some(Wish::RotateBmc) => asked::rotate_bmc(node, now),
         Some(Wish::RunGates) => asked::run_gates(node, now),
-        _ if unsanitised => rest("a person to wipe it, replace its disks or retire it", "operator", "none until then"),
-        _ => rest("a person to recover, release or retire it", "operator", "none until then"),
+        _ => {
+            let (condition, commands) = awaited(node, unsanitised);
+            rest(condition, "operator", &commands)
+        }
+    }
+}
+
+/// What a person may do, and by which commands; docs/quarantine.md says more of each.
+fn awaited(node: &Snapshot, unsanitised: bool) -> (&'static str, String) {
+    let name = &node.name;
+    if unsanitised {
+        let commands =
+            format!("muster node wipe {name}, muster node replace-parts {name} or muster node retire {name}");
+        return ("a person to wipe it, replace its disks or retire it", commands);
+    }
+    if !node.disputed_parts.is_empty() {
+        let commands = format!(
+            "muster node parts {name} shows them; then muster node replace-parts {name}, or muster node recover {name} once they are in"
+        );
+        return ("a person to say which parts are in it, or to retire it", commands);
+    }
+    // The ladder came to its last rung: software was tried.
+    if node.reason.as_deref().is_some_and(|reason| reason.contains(TO_MAKER)) {
+        let commands = format!("muster node rma {name} is for its maker; then muster node replace-parts {name}");
+        return ("a person to have its parts replaced, or to release it", commands);
+    }
+    match node.claim {
+        Some(_) => (
+            "a person to recover, release or retire it",
+            format!(
+                "muster node gates {name} --failed says what failed; once it is mended or waived muster node recover {name}, else muster claim release"
+            ),
+        ),
+        None => (
+            "a person to recover, wipe or retire it",
+            format!(
+                "muster node recover {name} once it is mended, else muster node wipe {name} or muster node retire {name}"
+            ),
+        ),
     }
 }

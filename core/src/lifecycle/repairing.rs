@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::decision::{Decision, Effect, Ladder, Move, follow, interrupted, leave_cluster};
+use super::quarantined::TO_MAKER;
 use super::snapshot::{Snapshot, StepStatus, StepView};
 use super::state::State;
 use super::steps::Step;
@@ -39,7 +40,7 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
         match rung {
             Rung::Rma => {
                 went.push(tried(Outcome::Done, None));
-                return over(node, now, Ended::Spent, went, &spent(recovery, "its parts go back to their maker"));
+                return over(node, now, Ended::Spent, went, &spent(recovery, TO_MAKER));
             }
             Rung::Reimage => {
                 went.push(tried(Outcome::Done, None));

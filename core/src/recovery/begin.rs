@@ -21,6 +21,13 @@ fn told(measured: &Measured) -> Option<Action> {
     }
 }
 
+/// What the drivers ask for as a health check on the node tells it, in the sentences of its gate: `kernel.recovery_action is reset gpu, wanted …`. A node
+/// can only say which rungs of its own pool are left out.
+pub(super) fn asked_in(told: &str) -> Option<Action> {
+    let words = told.split("kernel.recovery_action is ").skip(1).filter_map(|rest| rest.split(',').next());
+    words.filter_map(|word| Action::told(word.trim())).max()
+}
+
 impl Action {
     /// The rung that a ladder begins at; nothing where it begins as always. A reboot resets every GPU. What must be diagnosed first is not reset before
     /// the gates had their say; what must be inspected, no rung of ours mends.

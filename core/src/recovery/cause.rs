@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::begin::asked_by_drivers;
+use super::begin::{asked_by_drivers, asked_in};
 use crate::gates::xid::Action;
 use crate::gates::{GateResult, Verdict};
 use crate::wire::node::{Failure, UNREACHABLE};
@@ -39,7 +39,8 @@ impl Cause {
 
     /// The health check of its scheduler found it unfit, and had it drained: by this gate, where it names one.
     pub fn health(gate: &str, what: String) -> Self {
-        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action: None }
+        let action = asked_in(&what);
+        Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action }
     }
 
     /// It failed this gate with nodes of its pool that pass with others.

@@ -12,8 +12,8 @@ mod policy; // What a pool asks for
 mod rung; // What can be tried
 
 pub use begin::rungs_for;
-pub use bounds::{Hold, Seen, may_begin, may_go_on};
-pub use breaker::{WINDOW_S, most};
+pub use bounds::{Hold, Out, Seen, may_begin, may_go_on};
+pub use breaker::{UNMENDED_S, WINDOW_S, most, most_unmended};
 pub use cause::Cause;
 pub use ladder::{Ended, Means, Outcome, Recovery, Tried};
 pub use policy::{BY_HAND, RecoveryPolicy};

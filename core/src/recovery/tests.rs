@@ -37,17 +37,37 @@ fn what_a_failure_has_in_common_with_others_is_its_signature() {
 
 #[test]
 fn each_bound_says_what_it_is() {
-    let seen = Seen { serving: 6, ..Seen::default() };
+    let fleet = Out { serving: 60, ..Out::default() };
+    let pool = Out { serving: 6, ..Out::default() };
+    let seen = Seen { fleet, pool, ..Seen::default() };
     let begin = |seen| may_begin(&policy(2), &cause("gate:x"), seen);
     assert_eq!(begin(seen), Ok(()));
-    assert!(matches!(begin(Seen { same_way: 2, ..seen }), Err(Hold::Fleet(why)) if why.contains("gate:x")));
-    assert!(matches!(begin(Seen { open: true, ..seen }), Err(Hold::Fleet(_))));
+    let fleet = |fleet| begin(Seen { fleet: Out { serving: 60, ..fleet }, ..seen });
+    assert!(matches!(fleet(Out { same_way: 3, ..Out::default() }), Err(Hold::Fleet(why)) if why.contains("gate:x")));
+    assert_eq!(fleet(Out { same_way: 2, unmended: 5, ..Out::default() }), Ok(()));
+    // One after the other, a day apart: as many are out all the same.
+    assert!(matches!(fleet(Out { unmended: 6, ..Out::default() }), Err(Hold::Fleet(why)) if why.contains("the week")));
+    assert!(matches!(fleet(Out { open: true, ..Out::default() }), Err(Hold::Fleet(_))));
+    // Few of a large fleet may be all of a small pool.
+    let of_pool = |pool| begin(Seen { pool: Out { serving: 6, ..pool }, ..seen });
+    assert!(
+        matches!(of_pool(Out { same_way: 2, ..Out::default() }), Err(Hold::Pool(why)) if why.contains("of its pool"))
+    );
+    assert!(matches!(of_pool(Out { unmended: 3, ..Out::default() }), Err(Hold::Pool(_))));
+    assert!(
+        matches!(of_pool(Out { open: true, ..Out::default() }), Err(Hold::Pool(why)) if why.contains("open for its pool"))
+    );
     assert!(matches!(begin(Seen { on_node: 2, ..seen }), Err(Hold::Node(why)) if why.contains("2 times within 168")));
-    assert!(matches!(begin(Seen { under_way: 2, ..seen }), Err(Hold::Later(_))));
-    assert!(matches!(may_go_on(&cause("gate:x"), Seen { open: true, ..seen }), Err(Hold::Fleet(_))));
-    assert_eq!(may_go_on(&cause("gate:x"), Seen { on_node: 9, under_way: 9, same_way: 9, ..seen }), Ok(()));
+    assert!(matches!(begin(Seen { under_way: 3, ..seen }), Err(Hold::Later(_))));
+    let open = Out { open: true, ..seen.fleet };
+    assert!(matches!(may_go_on(&cause("gate:x"), Seen { fleet: open, ..seen }), Err(Hold::Fleet(_))));
+    assert!(matches!(may_go_on(&cause("gate:x"), Seen { pool: open, ..seen }), Err(Hold::Pool(_))));
+    let many = Out { same_way: 9, unmended: 9, serving: 6, open: false };
+    let busy = Seen { on_node: 9, under_way: 9, fleet: many, pool: many };
+    assert_eq!(may_go_on(&cause("gate:x"), busy), Ok(()), "what has begun is not stopped by others that begin");
     let asked = Cause::asked(Some("look at it"));
-    let worst = Seen { on_node: 99, under_way: 99, same_way: 99, serving: 1, open: true };
+    let worst = Out { same_way: 99, unmended: 99, serving: 1, open: true };
+    let worst = Seen { on_node: 99, under_way: 99, fleet: worst, pool: worst };
     assert_eq!((may_begin(&policy(1), &asked, worst), may_go_on(&asked, worst)), (Ok(()), Ok(())));
 }
 
@@ -68,7 +88,7 @@ proptest! {
     /// Nodes fail in any order. However they do: no hour sees more of them go the same way than the breaker allows, no node more recoveries than its
     /// policy, and never are more under way at once.
     #[test]
-    fn no_order_of_failures_takes_out_the_fleet(fleet in 1..60_u32, lasts_s in 1..7200_i64, failures in failing()) {
+    fn no_order_of_failures_takes_out_the_fleet(fleet in 1..60_u32, lasts_s in 1..7200_i64, heals: bool, failures in failing()) {
         let policy = policy(2);
         let (mut now, mut begun): (i64, Vec<(i64, usize, usize)>) = (0, Vec::new());
         for Failing { node, signature, after_s } in failures {
@@ -86,9 +106,14 @@ proptest! {
             let seen = Seen {
                 on_node: u32::try_from(begun.iter().filter(|(at, of, _)| *of == node && at + 168 * 3600 > now).count()).unwrap(),
                 under_way: u32::try_from(busy.len()).unwrap(),
-                same_way: distinct(&|(at, _, of)| *of == signature && at + WINDOW_S > now),
-                serving: fleet - u32::try_from(busy.len()).unwrap(),
-                open: false,
+                fleet: Out {
+                    same_way: distinct(&|(at, _, of)| *of == signature && at + WINDOW_S > now),
+                    unmended: distinct(&|(at, _, of)| *of == signature && at + UNMENDED_S > now && !heals),
+                    serving: fleet - u32::try_from(busy.len()).unwrap(),
+                    open: false,
+                },
+                // All of them are of one pool.
+                pool: Out { serving: fleet, ..Out::default() },
             };
             if may_begin(&policy, &cause(&signature.to_string()), seen).is_ok() {
                 begun.push((now, node, signature));
@@ -96,6 +121,10 @@ proptest! {
             let of_this = begun.iter().filter(|(at, _, of)| *of == signature && at + WINDOW_S > now);
             let nodes: std::collections::BTreeSet<usize> = of_this.map(|one| one.1).collect();
             prop_assert!(nodes.len() as u32 <= most(fleet));
+            // Nodes that no ladder mends stay out: of a small fleet as many as of one that fails within an hour, and one.
+            let of_this = begun.iter().filter(|(at, _, of)| *of == signature && at + UNMENDED_S > now);
+            let nodes: std::collections::BTreeSet<usize> = of_this.map(|one| one.1).collect();
+            prop_assert!(heals || nodes.len() as u32 <= most_unmended(fleet));
             prop_assert!(begun.iter().filter(|(at, ..)| at + lasts_s > now).count() as u32 <= most(fleet));
             prop_assert!(begun.iter().filter(|(at, of, _)| *of == node && at + 168 * 3600 > now).count() <= 2);
         }

@@ -19,6 +19,16 @@ pub enum Power {
     },
 }
 
+/// The machine that is meant, as its own firmware has told (SMBIOS type 1). Behind an address that was mistyped stands another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+}
+
 /// A BMC that speaks Redfish.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,12 +45,26 @@ pub struct BmcTarget {
     /// Another password, which it may take instead: one was being changed into the other, and nobody saw how that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<Secret>,
+    /// A BMC that names another one is told nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+}
+
+impl Power {
+    /// The machine that is meant, where that is known.
+    pub fn machine(&self) -> Option<&Machine> {
+        match self {
+            Self::Redfish(target) => target.machine.as_ref(),
+            Self::Ipmi(target) => target.machine.as_ref(),
+            Self::Manual { .. } => None,
+        }
+    }
 }
 
 impl PartialEq for BmcTarget {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.certificate, &self.system)
-            == (other.address, other.port, &other.user, other.certificate, &other.system)
+        (self.address, self.port, &self.user, self.certificate, &self.system, &self.machine)
+            == (other.address, other.port, &other.user, other.certificate, &other.system, &other.machine)
     }
 }
 
@@ -57,11 +81,15 @@ pub struct IpmiTarget {
     /// As that of [`BmcTarget`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<Secret>,
+    /// As that of [`BmcTarget`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
 }
 
 impl PartialEq for IpmiTarget {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.port, &self.user, self.firmware) == (other.address, other.port, &other.user, other.firmware)
+        (self.address, self.port, &self.user, self.firmware, &self.machine)
+            == (other.address, other.port, &other.user, other.firmware, &other.machine)
     }
 }
 

@@ -6,6 +6,7 @@ pub mod bmc; // BMCs in orders
 pub mod consoles; // What nodes wrote on their consoles
 pub mod enrol; // How an agent comes by its certificate
 pub mod firmware; // Firmware and BIOS in orders
+pub mod headers; // What every call says beside its body
 pub mod members; // Who is in a cluster
 pub mod node; // Between agent and muster-node, over SSH and the boot listener
 pub mod noticed; // How late a restarted system was seen to answer

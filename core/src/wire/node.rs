@@ -1,5 +1,7 @@
 //! Agent and node: what the boot listener serves, the plan given to `muster-node run`, and the lines it answers with.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -132,13 +134,16 @@ pub struct GatePlan {
     /// What the installed stack promises, for gates that compare against it.
     pub stack: Option<ConvergePlan>,
     /// Values gates may name in argv as `${agent_address}` and the like: known words, no shell.
-    pub variables: std::collections::BTreeMap<String, String>,
+    pub variables: BTreeMap<String, String>,
     /// Whether jobs may run on the node: gates that need a drained one are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_use: bool,
     /// Ids of gates whose verdict is waived: they keep no later stage from being run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waived: Vec<String>,
+    /// Until when each of them is. The server stamps what it is told; `muster-node health` judges by itself, and long after it was given its suite.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waived_until: BTreeMap<String, Timestamp>,
     /// The suite by which `muster-node health` tells from now on whether the node is fit for a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Suite>,

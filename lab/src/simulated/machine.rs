@@ -464,6 +464,7 @@ pub(super) fn result(gate: &Gate, verdict: Verdict) -> GateResult {
         started_at: Timestamp::default(),
         duration_ms: 1,
         former: Vec::new(),
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }

@@ -8,8 +8,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use muster_core::gates::{Judged, PROFILES, SUITES, Shipped, SuiteVerdict, judge, lint_profile, lint_with};
-use muster_core::wire::node::{Failure, GatePlan};
+use muster_core::ids::{ClaimId, NodeId};
+use muster_core::stacks::{ConvergePlan, StackSpec};
+use muster_core::wire::PROTOCOL;
+use muster_core::wire::node::{Failure, GatePlan, Marker};
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 use super::report::{self, Report};
 use crate::failure::fatal;
@@ -17,10 +21,12 @@ use crate::files;
 use crate::job::JobContext;
 
 const USAGE: &str = "\
-muster-node gate --suite SUITE --profile PROFILE [--only ID]... [--set NAME=VALUE]... [--drained] [--json]
+muster-node gate --suite SUITE --profile PROFILE [--stack STACK] [--only ID]... [--set NAME=VALUE]... [--drained] [--json]
 
 Runs gates on this machine. SUITE and PROFILE are files, or names of what comes with Muster (--list shows them).
 
+  --stack STACK      a locked stack, as `muster stack lock` writes it: what its packages, services, mounts and kernel are held against. Without it
+                     gates of stage software have no answer, and those of later stages are not run
   --only ID          run this gate alone; again for more
   --set NAME=VALUE   what gates name as ${NAME}: rdma_device, agent_address…
   --drained          nobody's jobs run here: gates that load the machine are run as well
@@ -29,6 +35,8 @@ Runs gates on this machine. SUITE and PROFILE are files, or names of what comes 
 
 Exit codes: 0 nothing blocks; 1 a gate failed; 2 none failed, and one has no answer that counts; 64 not understood, or refused by the linter.";
 const FILE_MAX: u64 = 4 << 20;
+/// A lock lists some thousand packages.
+const STACK_MAX: u64 = 16 << 20;
 /// By hand there is no job with a deadline; each gate has its own.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// As sysexits has it (EX_USAGE): no verdict was come to, nor can it be.
@@ -97,13 +105,14 @@ fn refuse(failure: &Failure) -> ExitCode {
 
 pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
     let (mut suite, mut profile, mut only, mut as_json) = (None, None, Vec::new(), false);
-    let (mut variables, mut in_use) = (BTreeMap::new(), true);
+    let (mut variables, mut in_use, mut stack) = (BTreeMap::new(), true, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().cloned().ok_or_else(|| usage(&format!("{argument} needs a value")));
         match argument.as_str() {
             "--suite" => suite = Some(value()?),
             "--profile" => profile = Some(value()?),
+            "--stack" => stack = Some(locked(&value()?)?),
             "--only" => only.push(value()?),
             "--set" => {
                 let pair = value()?;
@@ -123,15 +132,48 @@ pub(super) fn parse(arguments: &[String]) -> Result<Wanted, Failure> {
         suite,
         profile,
         only,
-        stack: None,
+        stack,
         variables,
         in_use,
         waived: Vec::new(),
+        waived_until: [].into(),
         health: None,
         xid: None,
         firmware: None,
     };
     Ok(Wanted::Run { plan: Box::new(plan), as_json })
+}
+
+/// What a locked stack asks of any node: what only one node gets of it, its files and who it is, is left out.
+fn locked(path: &str) -> Result<ConvergePlan, Failure> {
+    let wrong = |why: String| fatal("usage", format!("{path}: {why}"));
+    let bytes = files::read_capped(Path::new(path), STACK_MAX).map_err(|error| wrong(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+    let stack: StackSpec = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let lock = stack.lock.ok_or_else(|| wrong("it has no lock: make one with `muster stack lock`".into()))?;
+    Ok(ConvergePlan {
+        lock: lock.digest(),
+        repository: String::new(),
+        marker: Marker {
+            protocol: PROTOCOL,
+            node: NodeId(Uuid::nil()),
+            claim: ClaimId(Uuid::nil()),
+            epoch: 0,
+            image: lock.image_digest,
+        },
+        packages: lock.packages,
+        absent: stack.absent,
+        files: Vec::new(),
+        sysctl: stack.sysctl,
+        modules_load: stack.modules_load,
+        modules_blacklist: stack.modules_blacklist,
+        kernel_args: stack.kernel_args,
+        limits: stack.limits,
+        services: stack.services,
+        principal: String::new(),
+        user_ca: String::new(),
+        dry_run: true,
+    })
 }
 
 fn usage(what: &str) -> Failure {

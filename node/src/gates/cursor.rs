@@ -102,8 +102,8 @@ pub(super) fn look(machine: &Machine, name: &str) -> Result<Look, Failure> {
     let all = String::from_utf8_lossy(&bytes);
     let numbered = all.lines().filter_map(|line| Some((sequence(line)?, line)));
     let (mut text, mut next, mut expected) = (String::new(), from.unwrap_or(0), from);
-    // Of the boot that is looked at whole, the beginning may be gone as well.
-    if since == Since::Boot {
+    // Of a boot that is looked at whole, the beginning may be gone as well; nobody else has looked at it for this suite.
+    if since == Since::Boot || since == Since::FirstLook {
         expected = Some(0);
     }
     let mut gap = false;

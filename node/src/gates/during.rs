@@ -144,6 +144,7 @@ fn once(
     let words = execute::words(plan, None, None);
     let expanded = |argument: &String| execute::expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
+    evidence.argv.clone_from(&argv);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let timeout = Some(Duration::from_secs(gate.timeout_s));

@@ -130,6 +130,7 @@ fn result(gate: &Gate, bench: &Bench<'_>, verdict: Verdict, reason: String) -> G
         started_at: bench.cx.clock().now(),
         duration_ms: 0,
         former: Vec::new(),
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }
@@ -229,6 +230,9 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
     let words = words(bench.plan, one, Some(&scratch));
     let expanded = |argument: &String| expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
+    // What was run, so that it can be run again by hand; of several, each above its answer, and the newest here.
+    evidence.argv.clone_from(&argv);
+    let title = serial.map(|serial| format!("{serial}: {}", argv.join(" ")));
     let finished = match bench.shared.find(gate, &argv) {
         Some((by, finished)) => {
             bench.cx.log(&format!("{}: shares what {by} was told", gate.id));
@@ -244,7 +248,7 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
             finished
         }
     };
-    keep(evidence, serial, &finished.stdout, &finished.stderr);
+    keep(evidence, title.as_deref(), &finished.stdout, &finished.stderr);
     keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
     let exit = exit_of(&argv[0], &finished)?;
@@ -265,6 +269,11 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
 pub(super) fn exit_of(program: &str, finished: &Finished) -> Result<i32, Stop> {
     let killed = || format!("{program} was killed by signal {}", finished.status.signal().unwrap_or_default());
     let exit = finished.status.code().ok_or_else(|| Stop::Unknown(killed()))?;
+    if finished.open {
+        return Err(Stop::Unknown(format!(
+            "{program} ended, and something that it left behind still holds its output open"
+        )));
+    }
     match finished.truncated || finished.stdout.len() > ANSWER_MAX {
         true => Err(Stop::Unknown(format!("{program} said more than {ANSWER_MAX} bytes"))),
         false => Ok(exit),

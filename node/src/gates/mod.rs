@@ -23,7 +23,7 @@ use muster_core::wire::node::{Failure, GatePlan};
 
 pub use command::command;
 pub use pair::command as pair_command;
-pub use read::{Parsed, Question, Shown, read, read_text};
+pub use read::{Judged, Parsed, Question, Shown, judge, read, read_text};
 
 pub(crate) use cursor::Kept;
 pub(crate) use shared::Shared;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use muster_core::gates::{Limit, Parser, Value};
+use muster_core::facts::Facts;
+use muster_core::gates::{Assessment, Gate, Limit, Measured, Parser, Reference, Sample, Value, Verdict, assess};
+use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::Failure;
 use serde::Serialize;
 
@@ -91,8 +93,77 @@ pub fn read_text(question: &Question, text: &str, messages: &str) -> Result<Pars
     })
 }
 
+/// What a gate makes of an answer that was kept.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    pub gate: String,
+    pub verdict: Verdict,
+    /// What was found against what, or why it has no answer.
+    pub reason: String,
+    /// What that means; empty where it passes.
+    pub finding: String,
+    /// Each value beside its limit.
+    pub measured: Vec<Measured>,
+    pub parsed: Parsed,
+}
+
+/// Holds a file against a gate's criteria, on nodes of a profile. Of a gate that runs for each disk or mount, it is the answer about one of them; what only
+/// the node or its stack knows is not known here, and a criterion that asks for it has no answer.
+///
+/// # Errors
+/// As [`read`], and `usage` for a gate that one answer says nothing of.
+pub fn judge(gate: &Gate, profile: &HardwareProfile, question: &Question) -> Result<Judged, Failure> {
+    if gate.window_s.is_some() {
+        let why = "it is run twice, and what grew between the two is held against its limits";
+        return Err(fatal("usage", format!("{}: {why}", gate.id)));
+    }
+    let gate = match gate.each {
+        Some(_) => Gate { each: None, count: None, ..gate.clone() },
+        None => gate.clone(),
+    };
+    let parsed = read(question)?;
+    let (facts, variables) = (Facts::default(), BTreeMap::new());
+    let reference = Reference { profile, facts: &facts, stack: None, variables: &variables };
+    let known = Parser::find(&gate.parser).map(|parser| parser.metrics).unwrap_or_default();
+    let sample = |shown: &Shown| {
+        let metric = known.iter().find(|metric| metric.name == shown.metric)?.name;
+        Some(Sample { metric, entity: shown.entity.clone(), value: shown.value.clone() })
+    };
+    let samples: Vec<Sample> = parsed.samples.iter().filter_map(sample).collect();
+    let Assessment { verdict, reason, measured } = match &parsed.error {
+        Some(why) => Assessment { verdict: Verdict::Error, reason: why.clone(), measured: Vec::new() },
+        None => assess(&gate, &samples, &reference),
+    };
+    let finding = if verdict == Verdict::Pass { String::new() } else { gate.finding };
+    Ok(Judged { gate: gate.id, verdict, reason, finding, measured, parsed })
+}
+
+impl Judged {
+    /// As people read it: what was read, each value beside its limit, and what it comes to.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.parsed.lines();
+        lines.push(String::new());
+        let word = |value: &Value| match value {
+            Limit::Number(number) => number.to_string(),
+            Limit::Text(text) => text.clone(),
+        };
+        lines.extend(self.measured.iter().map(|held| {
+            let (verdict, value, limit) = (held.verdict.as_str(), word(&held.value), word(&held.limit));
+            format!("{verdict:<6} {:<36} {:<16} {value} {} {limit} {}", held.metric, held.entity, held.op, held.unit)
+        }));
+        lines.push(format!("{}: {}: {}", self.gate, self.verdict.as_str(), self.reason));
+        lines.extend(Some(self.finding.clone()).filter(|finding| !finding.is_empty()));
+        lines
+    }
+}
+
 fn tool_parser(name: &str) -> Result<&'static Parser, Failure> {
-    Parser::find(name).filter(|parser| !parser.builtin).ok_or_else(|| {
+    let found = Parser::find(name);
+    if found.is_some_and(|parser| parser.builtin) {
+        let why = "measures by itself, on the node: there is no answer of a tool to read; `muster-node gate` runs it";
+        return Err(fatal("usage", format!("parser {name} {why}")));
+    }
+    found.ok_or_else(|| {
         let known: Vec<&str> = Parser::all().filter(|parser| !parser.builtin).map(|parser| parser.name).collect();
         fatal("usage", format!("no parser {name:?}; there are {}", known.join(", ")))
     })
@@ -198,5 +269,7 @@ mod tests {
             assert_eq!(asked(words).expect_err("refused").code, "usage", "{words:?}");
         }
         assert_eq!(asked(&["ibstat", "/nowhere/at/all"]).expect_err("no file").code, "io");
+        let builtin = asked(&["facts", "x"]).expect_err("docs/parsers.md lists it").message;
+        assert!(builtin.starts_with("parser facts measures by itself"), "{builtin}");
     }
 }

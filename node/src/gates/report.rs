@@ -22,7 +22,7 @@ struct Document<'a> {
     profile: &'a str,
     verdict: &'a str,
     fingerprint: Digest,
-    results: &'a [GateResult],
+    results: Vec<GateResult>,
 }
 
 /// Columns of the terminal, as the shell tells them; enough for a sentence where it does not.
@@ -40,7 +40,7 @@ impl Report<'_> {
             profile: &self.profile.model,
             verdict: self.verdict.as_str(),
             fingerprint: self.fingerprint,
-            results: self.results,
+            results: self.results.iter().map(|result| result.clone().explained(self.suite)).collect(),
         };
         serde_json::to_string_pretty(&document).unwrap_or_default()
     }

@@ -49,7 +49,7 @@ impl Shared {
 
     /// Keeps an answer for the gates behind. What was cut or killed is nobody's answer.
     pub(super) fn told(&self, gate: &Gate, argv: Vec<String>, answer: &Rc<Finished>) {
-        if shares(gate) && answer.status.code().is_some() && !answer.truncated {
+        if shares(gate) && answer.status.code().is_some() && !answer.truncated && !answer.open {
             let (stage, env, by) = (gate.stage, gate.env.clone(), gate.id.clone());
             let told = Told { at: Instant::now(), stage, argv, env, by, answer: Rc::clone(answer) };
             self.answers.borrow_mut().push(told);

@@ -16,23 +16,26 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The GPUs among the PCI functions: display and 3D controllers (0300, 0302, 0380) and accelerators (1200) of makers of compute GPUs. A server's
 /// own VGA is not theirs.
-pub fn list(cx: &JobContext, pci: &[PciDevice]) -> Vec<Gpu> {
+pub fn list(pci: &[PciDevice]) -> Vec<Gpu> {
     let is_gpu = |device: &&PciDevice| {
         let class = device.class.get(..4).unwrap_or_default();
         [NVIDIA, AMD].contains(&device.vendor.as_str()) && ["0300", "0302", "0380", "1200"].contains(&class)
     };
-    let found: Vec<&PciDevice> = pci.iter().filter(is_gpu).collect();
-    let mut named = match found.iter().any(|device| device.vendor == NVIDIA && device.driver.is_some()) {
-        true => nvidia(cx),
-        false => BTreeMap::new(),
-    };
-    found
-        .into_iter()
-        .map(|device| match named.remove(&device.address) {
-            Some(gpu) => gpu,
-            None => by_pci(device),
-        })
-        .collect()
+    pci.iter().filter(is_gpu).map(by_pci).collect()
+}
+
+/// Fills in what NVIDIA's tool knows of those that its driver has. One that hangs is waited for, [`QUERY_TIMEOUT`] at most.
+pub fn name(cx: &JobContext, pci: &[PciDevice], gpus: &mut [Gpu]) {
+    let driven = |gpu: &Gpu| pci.iter().any(|device| device.address == gpu.pci_address && device.driver.is_some());
+    if !gpus.iter().any(|gpu| gpu.vendor == NVIDIA && driven(gpu)) {
+        return;
+    }
+    let mut named = nvidia(cx);
+    for gpu in gpus {
+        if let Some(told) = named.remove(&gpu.pci_address) {
+            *gpu = told;
+        }
+    }
 }
 
 fn by_pci(device: &PciDevice) -> Gpu {

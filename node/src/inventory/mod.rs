@@ -19,26 +19,30 @@ use muster_core::wire::node::Inventory;
 use crate::job::JobContext;
 use crate::paths;
 
-/// Looks at the whole machine.
+/// Looks at the whole machine, and asks the GPUs' own tool for their names.
 pub fn collect(cx: &JobContext) -> Inventory {
+    let mut facts = look();
+    gpus::name(cx, &facts.pci, &mut facts.gpus);
+    Inventory { protocol: PROTOCOL, facts }
+}
+
+/// What the kernel and the firmware tell, without any tool: no driver that hangs is asked.
+pub fn look() -> Facts {
     let tables = smbios::read();
     let pci = pci::list();
-    Inventory {
-        protocol: PROTOCOL,
-        facts: Facts {
-            smbios: tables.identity,
-            boot_id: boot_id(),
-            kernel: text::line("/proc/sys/kernel/osrelease").unwrap_or_default(),
-            firmware: if paths::at("/sys/firmware/efi").is_dir() { Firmware::Uefi } else { Firmware::Bios },
-            cpus: cpus::list(),
-            numa_nodes: cpus::numa_nodes(),
-            memory: memory::read(tables.modules),
-            disks: disks::list(),
-            nics: nics::list(),
-            gpus: gpus::list(cx, &pci),
-            pci,
-            neighbours: neighbours::heard(),
-        },
+    Facts {
+        smbios: tables.identity,
+        boot_id: boot_id(),
+        kernel: text::line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        firmware: if paths::at("/sys/firmware/efi").is_dir() { Firmware::Uefi } else { Firmware::Bios },
+        cpus: cpus::list(),
+        numa_nodes: cpus::numa_nodes(),
+        memory: memory::read(tables.modules),
+        disks: disks::list(),
+        nics: nics::list(),
+        gpus: gpus::list(&pci),
+        pci,
+        neighbours: neighbours::heard(),
     }
 }
 

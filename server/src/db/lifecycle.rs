@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use muster_core::claims::ClaimState;
-use muster_core::gates::Suite;
+use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::decision::{Effect, Move, Wait};
 use muster_core::lifecycle::snapshot::SchedulerOut;
@@ -106,6 +106,7 @@ struct Row {
     sweep: Option<Json<Suite>>,
     policy: Option<Json<Option<RecoveryPolicy>>>,
     recovery: Option<Json<OpenRecovery>>,
+    finder: Option<Json<Gate>>,
 }
 
 /// Locks one due node, skipping those another replica works on, until the transaction ends.
@@ -139,7 +140,10 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   c.id AS "claim?: ClaimId", c.state AS "claim_state?", COALESCE(c.hold, false) AS "held!", c.undo_until, suite.spec AS "suite?: Json<Suite>",
                   o2.state AS "out_state?", o2.reason AS "out_reason?", (o2.since > n.entered_at AND o2.seen_at > o2.since) IS TRUE AS "out_steady!",
                   sweep.spec AS "sweep?: Json<Suite>", pool.spec #> '{health,recovery}' AS "policy?: Json<Option<RecoveryPolicy>>",
-                  CASE WHEN r.id IS NOT NULL THEN to_jsonb(r) END AS "recovery?: Json<OpenRecovery>"
+                  CASE WHEN r.id IS NOT NULL THEN to_jsonb(r) END AS "recovery?: Json<OpenRecovery>",
+                  (SELECT gate FROM objects o, jsonb_array_elements(o.spec -> 'gates') gate
+                   WHERE o.kind = 'suite' AND o.name IN (pool.spec #>> '{health,sweep}', pool.spec #>> '{health,smoke}')
+                     AND r.signature = 'gate:' || (gate ->> 'id') AND NOT gate ?| ARRAY['peer', 'during'] LIMIT 1) AS "finder: Json<Gate>"
            FROM nodes n
            LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
@@ -235,7 +239,7 @@ impl TryFrom<Row> for EngineNode {
                 reason: row.out_reason,
                 steady: row.out_steady,
             }),
-            suite: row.suite.map(|json| json.0),
+            suite: row.suite.map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
             sweep: row.sweep.map(|json| json.0),
             policy: row.policy.and_then(|json| json.0),
             recovery: row.recovery.map(|json| json.0.opened()).transpose().map_err(word)?,

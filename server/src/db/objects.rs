@@ -229,6 +229,22 @@ pub async fn list_referrers(conn: &mut PgConnection, id: ObjectId, limit: i64) -
     .await?)
 }
 
+/// The pools that refer to an object, by name.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_referring_pools(conn: &mut PgConnection, id: ObjectId) -> Result<Vec<ObjectRow>, Error> {
+    Ok(sqlx::query_as!(
+        ObjectRow,
+        r#"SELECT id AS "id: ObjectId", kind, name, labels AS "labels: Labels", annotations AS "annotations: Labels", spec,
+                  generation, created_at, updated_at
+           FROM objects WHERE kind = 'pool' AND id IN (SELECT from_id FROM object_refs WHERE to_id = $1) ORDER BY name"#,
+        id as ObjectId,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// Removes an object, and of a pool the claims that ended: their history is in the events. Refused while anything refers to it.
 ///
 /// # Errors

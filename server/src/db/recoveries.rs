@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use muster_core::ids::{NodeId, OperationId};
 use muster_core::lifecycle::state::UnknownWord;
-use muster_core::recovery::{Cause, Ended, Recovery, Rung, Seen, Tried, WINDOW_S};
+use muster_core::recovery::{Cause, Ended, Out, Recovery, Rung, Seen, Tried, UNMENDED_S, WINDOW_S};
 use serde::Deserialize;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -102,7 +102,12 @@ pub async fn one_at_a_time(conn: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the bounds are looked at by, for a node and a signature.
+/// The name of a breaker that is a pool's own.
+pub fn breaker_of_pool(signature: &str, pool: &str) -> String {
+    format!("{signature} in pool {pool}")
+}
+
+/// What the bounds are looked at by, for a node and a signature; and the node's pool. Nodes count as unmended until they serve again or leave their pool.
 ///
 /// # Errors
 /// When the database fails.
@@ -112,32 +117,70 @@ pub async fn seen(
     signature: &str,
     within_h: u32,
     now: Timestamp,
-) -> Result<Seen, Error> {
-    let since = now - SignedDuration::from_hours(i64::from(within_h));
-    let window = now - SignedDuration::from_secs(WINDOW_S);
+) -> Result<(Seen, Option<String>), Error> {
+    let before = |seconds: i64| (now - SignedDuration::from_secs(seconds)).to_sqlx();
+    let pool = sqlx::query!(
+        "SELECT pool.id, pool.name FROM claims c JOIN objects pool ON pool.id = c.pool_id WHERE c.node_id = $1 AND c.state <> 'released'",
+        node as NodeId,
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let of_pool = pool.as_ref().map(|pool| breaker_of_pool(signature, &pool.name));
     let row = sqlx::query!(
-        r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $3) AS "on_node!",
-                  (SELECT count(*) FROM recoveries WHERE ended_at IS NULL AND node_id <> $1) AS "under_way!",
-                  (SELECT count(DISTINCT node_id) FROM recoveries WHERE signature = $2 AND node_id <> $1
-                     AND begun_at > GREATEST($4, (SELECT max(closed_at) FROM breakers WHERE signature = $2))) AS "same_way!",
-                  (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!",
-                  EXISTS (SELECT FROM breakers WHERE signature = $2 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $5)) AS "open!""#,
+        r#"WITH reset AS (
+               SELECT max(closed_at) FILTER (WHERE signature = $2) AS fleet, max(closed_at) AS pool FROM breakers WHERE signature IN ($2, $3)),
+           failed AS (
+               SELECT DISTINCT ON (r.node_id) r.begun_at, c.pool_id = $4 AS of_pool,
+                      r.begun_at > $5 AS same_way,
+                      r.ended IS DISTINCT FROM 'recovered' AND c.pool_id IS NOT NULL AND n.state <> 'in_service' AS unmended
+               FROM recoveries r JOIN nodes n ON n.id = r.node_id LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+               WHERE r.signature = $2 AND r.node_id <> $1 AND r.begun_at > $6 ORDER BY r.node_id, r.begun_at DESC)
+           SELECT count(*) FILTER (WHERE same_way AND begun_at > COALESCE(reset.fleet, $6)) AS "same_way!",
+                  count(*) FILTER (WHERE unmended AND begun_at > COALESCE(reset.fleet, $6)) AS "unmended!",
+                  count(*) FILTER (WHERE same_way AND of_pool AND begun_at > COALESCE(reset.pool, $6)) AS "same_way_of_pool!",
+                  count(*) FILTER (WHERE unmended AND of_pool AND begun_at > COALESCE(reset.pool, $6)) AS "unmended_of_pool!"
+           FROM reset LEFT JOIN failed ON true"#,
         node as NodeId,
         signature,
-        since.to_sqlx() as _,
-        window.to_sqlx() as _,
+        of_pool.as_deref(),
+        pool.as_ref().map(|pool| pool.id),
+        before(WINDOW_S) as _,
+        before(UNMENDED_S) as _,
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let bounds = sqlx::query!(
+        r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $2) AS "on_node!",
+                  (SELECT count(*) FROM recoveries WHERE ended_at IS NULL AND node_id <> $1) AS "under_way!",
+                  (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!",
+                  (SELECT count(*) FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
+                   WHERE n.state = 'in_service' AND c.pool_id = $3) AS "serving_of_pool!",
+                  EXISTS (SELECT FROM breakers WHERE signature = $4 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open!",
+                  EXISTS (SELECT FROM breakers WHERE signature = $5 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open_of_pool!""#,
+        node as NodeId,
+        before(i64::from(within_h) * 3600) as _,
+        pool.as_ref().map(|pool| pool.id),
+        signature,
+        of_pool.as_deref(),
         now.to_sqlx() as _,
     )
     .fetch_one(conn)
     .await?;
     let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok(Seen {
-        on_node: count(row.on_node),
-        under_way: count(row.under_way),
+    let fleet = Out {
         same_way: count(row.same_way),
-        serving: count(row.serving),
-        open: row.open,
-    })
+        unmended: count(row.unmended),
+        serving: count(bounds.serving),
+        open: bounds.open,
+    };
+    let of_pool = Out {
+        same_way: count(row.same_way_of_pool),
+        unmended: count(row.unmended_of_pool),
+        serving: count(bounds.serving_of_pool),
+        open: bounds.open_of_pool,
+    };
+    let seen = Seen { on_node: count(bounds.on_node), under_way: count(bounds.under_way), fleet, pool: of_pool };
+    Ok((seen, pool.map(|pool| pool.name)))
 }
 
 /// A recovery as people read it.

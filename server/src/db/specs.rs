@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use muster_core::clusters::ClusterSpec;
-use muster_core::gates::Suite;
+use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::images::ImageManifest;
 use muster_core::profiles::HardwareProfile;
@@ -28,6 +28,7 @@ pub struct OrderNode {
     pub id: NodeId,
     pub name: String,
     pub labels: Value,
+    pub in_service: bool,
     pub epoch: i64,
     /// The one the installed OS was written under.
     pub os_epoch: i64,
@@ -62,12 +63,15 @@ pub struct OrderNode {
 /// When the database fails or a document cannot be read any more.
 pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
-        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state = 'in_service' AS "in_service!", n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
                   image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
-                  cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>"
+                  cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>",
+                  (SELECT gate FROM objects o, jsonb_array_elements(o.spec -> 'gates') gate
+                   WHERE o.kind = 'suite' AND o.name IN (pool.spec #>> '{health,sweep}', pool.spec #>> '{health,smoke}')
+                     AND r.signature = 'gate:' || (gate ->> 'id') AND NOT gate ?| ARRAY['peer', 'during'] LIMIT 1) AS "finder: Json<Gate>"
            FROM nodes n
            JOIN objects site ON site.id = n.site_id
            LEFT JOIN objects rack ON rack.id = n.rack_id
@@ -79,6 +83,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
            LEFT JOIN objects stack ON stack.kind = 'stack' AND stack.name = pool.spec ->> 'stack'
            LEFT JOIN objects suite ON suite.kind = 'suite' AND suite.name = pool.spec ->> 'suite'
            LEFT JOIN objects cluster ON cluster.kind = 'cluster' AND cluster.name = pool.spec ->> 'cluster'
+           LEFT JOIN recoveries r ON r.node_id = n.id AND r.ended_at IS NULL
            WHERE n.id = $1"#,
         node as NodeId,
     )
@@ -88,6 +93,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         id: row.id,
         name: row.name,
         labels: row.labels.0,
+        in_service: row.in_service,
         epoch: row.epoch,
         os_epoch: row.os_epoch,
         serial: row.serial,
@@ -109,7 +115,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         claim: row.claim,
         image: row.image.map(|json| json.0),
         stack: row.stack.map(|json| json.0),
-        suite: row.suite.map(|json| json.0),
+        suite: row.suite.map(|json| json.0.with_finder(row.finder.map(|json| json.0))),
         cluster_name: row.cluster_name,
         cluster: row.cluster.map(|json| json.0),
     })

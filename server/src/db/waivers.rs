@@ -53,6 +53,22 @@ pub struct ActiveWaiver {
     pub until: Timestamp,
 }
 
+/// Ids of the gates in the suites that a pool names, for admission, in service and as sweep.
+///
+/// # Errors
+/// When the database fails.
+pub async fn list_pool_gates(conn: &mut PgConnection, pool: Uuid) -> Result<Vec<String>, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT DISTINCT gate ->> 'id' AS "id!"
+           FROM object_refs r JOIN objects suite ON suite.id = r.to_id AND suite.kind = 'suite',
+                jsonb_array_elements(suite.spec -> 'gates') AS gate
+           WHERE r.from_id = $1 ORDER BY 1"#,
+        pool,
+    )
+    .fetch_all(conn)
+    .await?)
+}
+
 /// Writes one down, which counts for nothing yet.
 ///
 /// # Errors

@@ -102,11 +102,12 @@ async fn settled(
             }
         }
         (Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } }, _) => {
-            if db::specs::suite_of(conn, job.node, &job.step, job.operation).await?.0.is_none() {
+            let Some(suite) = db::specs::suite_of(conn, job.node, &job.step, job.operation).await?.0 else {
                 let gone = "the suite was removed while its gates ran: nothing says what they are held against";
                 return Ok(failed("suite_gone", gone.to_owned(), false));
-            }
-            let (mut results, fingerprint) = (results.clone(), *fingerprint);
+            };
+            let explained = results.iter().map(|result| result.clone().explained(&suite));
+            let (mut results, fingerprint): (Vec<_>, _) = (explained.collect(), *fingerprint);
             waivers::stamp(conn, job.node, &mut results, now).await?;
             Ok(Outcome::Succeeded { result: JobResult::Gated { results, fingerprint } })
         }

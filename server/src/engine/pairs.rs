@@ -241,7 +241,8 @@ impl State<'_> {
             return Ok(false);
         }
         let rounds = self.rounds();
-        match next(self.measured().len(), &Limits::default(), &rounds) {
+        let ends = self.measured().len();
+        match next(ends, &Limits::of(ends), &rounds) {
             Next::Done => self.finish(conn, "done").await,
             Next::Measure(pairs) => {
                 db::pairs::trials::insert(conn, self.run.id, rounds.len(), &pairs, self.now).await?;
@@ -284,7 +285,7 @@ impl State<'_> {
         let (run, now) = (self.run, self.now);
         let measured = self.measured();
         let names: Vec<String> = measured.iter().map(|end| end.name.clone()).collect();
-        let found = verdicts(names.len(), &Limits::default(), &self.rounds());
+        let found = verdicts(names.len(), &Limits::of(names.len()), &self.rounds());
         let sentences = found.sentences(&names);
         db::pairs::ends::wake(conn, run.id, now).await?;
         // Whoever stopped a run has it in hand: what it found is shown, and nothing is done about it.

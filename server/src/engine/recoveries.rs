@@ -42,18 +42,23 @@ pub(super) async fn hold(
     let Some(cause) = begins.or(under_way.filter(|_| climbs)) else { return Ok(None) };
     let policy = node.policy.clone().unwrap_or_else(RecoveryPolicy::none);
     db::recoveries::one_at_a_time(conn).await?;
-    let seen = db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
+    let (seen, pool) = db::recoveries::seen(conn, node.id, &cause.signature, policy.within_h, now).await?;
     let held = match begins {
         Some(cause) => may_begin(&policy, cause, seen),
         None => may_go_on(cause, seen),
     };
     let Err(held) = held else { return Ok(None) };
-    if let Hold::Fleet(why) = &held
-        && db::breakers::open(conn, &cause.signature, why, None, now).await?
+    let breaker = match (&held, pool) {
+        (Hold::Fleet(_), _) => Some(cause.signature.clone()),
+        (Hold::Pool(_), Some(pool)) => Some(db::recoveries::breaker_of_pool(&cause.signature, &pool)),
+        (Hold::Pool(_), None) | (Hold::Node(_) | Hold::Later(_), _) => None,
+    };
+    if let Some(breaker) = breaker
+        && db::breakers::open(conn, &breaker, held.why(), None, now).await?
     {
-        let summary = format!("the breaker of {} opened on {}: {why}", cause.signature, node.name);
+        let summary = format!("the breaker of {breaker} opened on {}: {}", node.name, held.why());
         let event = NewEvent::node(now, "muster", "breaker.opened", node.id, summary).under(node.operation);
-        db::events::insert(conn, event.with(json!({ "signature": cause.signature }))).await?;
+        db::events::insert(conn, event.with(json!({ "signature": breaker }))).await?;
         metrics::counter!("muster_breakers_opened_total").increment(1);
     }
     Ok(Some(held))

@@ -1,6 +1,8 @@
 //! Waivers as gates are judged: which count for a node at this moment, and what is told where one was used. Whatever a node says of waivers itself
 //! counts for nothing.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use muster_core::gates::{GateResult, Mode, Suite, Verdict, Waived, blocks};
 use muster_core::ids::NodeId;
@@ -13,16 +15,19 @@ use crate::db::events::NewEvent;
 use crate::db::jobs::CurrentJob;
 use crate::error::Error;
 
-/// Ids of the gates that are waived on a node: they keep no later stage from being run.
+/// The gates that are waived on a node, and until when: they keep no later stage from being run.
 ///
 /// # Errors
 /// When the database fails.
-pub(super) async fn gates(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Vec<String>, Error> {
-    let active = db::waivers::list_active(conn, node, now).await?;
-    let mut gates: Vec<String> = active.into_iter().map(|waiver| waiver.gate).collect();
-    gates.sort();
-    gates.dedup();
-    Ok(gates)
+pub(super) async fn gates(
+    conn: &mut PgConnection,
+    node: NodeId,
+    now: Timestamp,
+) -> Result<BTreeMap<String, Timestamp>, Error> {
+    let mut active = db::waivers::list_active(conn, node, now).await?;
+    // Of several for one gate, the one that ends last counts.
+    active.sort_by_key(|waiver| waiver.until);
+    Ok(active.into_iter().map(|waiver| (waiver.gate, waiver.until)).collect())
 }
 
 /// Results as they count: each that does not pass, with the waiver that counts in its place.

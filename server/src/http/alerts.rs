@@ -1,12 +1,12 @@
 //! Alerts of Prometheus' Alertmanager: told on the nodes' timelines, and where a rule asks for it, the node is taken out of service. When one alert
 //! takes out many nodes at once it is not the nodes: a circuit breaker leaves the rest to a person.
 
-use axum::extract::State;
+use axum::extract;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::alerts::{Alert, AlertGroup, AlertHeard, AlertOutcome, AlertStatus, AlertsHeard};
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
-use muster_core::lifecycle::state::Wish;
+use muster_core::lifecycle::state::{State, Wish};
 use muster_core::recovery::{WINDOW_S, most};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -49,7 +49,7 @@ pub fn router() -> OpenApiRouter<App> {
     (status = 422, description = "Another version than 4, or too many at once", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn report_alerts(
-    State(app): State<App>,
+    extract::State(app): extract::State<App>,
     actor: Actor,
     idempotency: IdempotencyKey,
     Json(group): Json<AlertGroup>,
@@ -215,6 +215,12 @@ async fn take_out(
     said: &str,
 ) -> Result<Became, Error> {
     let now = app.clock.now();
+    // A node that is worked on stops answering, too. Whoever has it in hand is not interrupted; where the alert still fires afterwards, it is heard then.
+    if ![State::InService, State::Available].iter().any(|state| state.as_str() == node.state) {
+        let why =
+            format!("{} is {}: it is taken out if this still fires once it serves, or is free", node.name, node.state);
+        return Ok(Became::because(AlertOutcome::Refused, why));
+    }
     let signature = format!("alert:{}", kept.name);
     // What a person has looked at is forgotten.
     let since = db::breakers::find_reset(conn, &signature).await?.map_or(now - WINDOW, |reset| reset.max(now - WINDOW));

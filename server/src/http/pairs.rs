@@ -290,6 +290,8 @@ fn refusal(one: &Candidate) -> Option<String> {
         _ if one.state != NodeState::InService.as_str() => Some(format!("it is {}", one.state)),
         _ if one.protected => Some("it is protected: nothing is drained of it".to_owned()),
         _ if one.held => Some("another run has not given it back yet".to_owned()),
+        // Whoever drained it decides when that is over.
+        Candidate { out: Some(out), .. } => Some(format!("its scheduler shows it {out}")),
         Candidate { wish: Some(wish), .. } => Some(format!("it was asked to {wish}")),
         _ if one.busy => Some("a job of its own is under way".to_owned()),
         _ if !one.installed => Some("no installed system of it is known".to_owned()),
@@ -389,17 +391,19 @@ mod tests {
             installed: true,
             busy: false,
             held: false,
+            out: None,
         }
     }
 
     #[test]
     fn who_is_not_idle_is_left_out_and_says_why() {
         type Break = (&'static str, fn(&mut Candidate));
-        let breaks: [Break; 7] = [
+        let breaks: [Break; 8] = [
             ("released", |one| one.releasing = true),
             ("it is draining", |one| one.state = "draining".into()),
             ("protected", |one| one.protected = true),
             ("given it back", |one| one.held = true),
+            ("shows it drained: fan 3", |one| one.out = Some("drained: fan 3".into())),
             ("asked to sweep", |one| one.wish = Some("sweep".into())),
             ("under way", |one| one.busy = true),
             ("no installed system", |one| one.installed = false),

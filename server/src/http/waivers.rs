@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_api::problem::Problem;
 use muster_api::tokens::FIRST;
 use muster_api::waivers::{CreateWaiver, Waiver, WaiverState};
+use muster_core::ids::NodeId;
 use serde::Deserialize;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -88,7 +89,7 @@ async fn list_waivers(State(app): State<App>, _: Actor, Query(query): Query<Waiv
 #[utoipa::path(post, path = "/v1/waivers", tag = "waivers", params(("Idempotency-Key" = Option<String>, Header)), request_body = CreateWaiver, responses(
     (status = 201, description = "Asked for; its approval is in it", body = Waiver),
     (status = 404, description = "There is no such node, rack or pool", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "No reason, no end, or not one place", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "No reason, no end, not one place, or a gate that no suite of the pool has", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn create_waiver(
     State(app): State<App>,
@@ -101,6 +102,7 @@ async fn create_waiver(
     writing::once(&app, &actor, idempotency, &request, async |conn| {
         actor.need(conn, "waiver.create", Named { kind, key: name }).await?;
         let at = find(conn, kind, name).await?;
+        check_gate(conn, (kind, at), &request.gate).await?;
         let waiver = NewWaiver {
             id: Uuid::now_v7(),
             node: (kind == "node").then_some(at),
@@ -202,6 +204,40 @@ async fn find(conn: &mut PgConnection, kind: &str, name: &str) -> Result<Uuid, E
     found.ok_or_else(|| Error::NotFound(format!("{kind} {name:?}")))
 }
 
+/// Refuses a gate that the pool in question never runs: a waiver of a misspelt one would hold nothing back and help nobody. Of a rack, or of a node that no
+/// pool holds, it is not known which suites will be run.
+async fn check_gate(conn: &mut PgConnection, (kind, at): (&str, Uuid), gate: &str) -> Result<(), Error> {
+    let pool = match kind {
+        "pool" => Some(at),
+        "node" => db::claims::find_bound(conn, NodeId(at)).await?.map(|claim| claim.pool_id.0),
+        _ => None,
+    };
+    let Some(pool) = pool else { return Ok(()) };
+    let mut known = db::waivers::list_pool_gates(conn, pool).await?;
+    if known.iter().any(|id| id == gate) {
+        return Ok(());
+    }
+    known.sort_by_key(|id| apart(id, gate));
+    known.truncate(3);
+    let detail = format!("No suite of its pool has a gate {gate:?}. The nearest are: {}.", known.join(", "));
+    Err(Error::unprocessable("/gate", "not_found", detail))
+}
+
+/// How many letters must be added, taken away or changed for one word to become the other (Levenshtein).
+fn apart(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], at + 1);
+        for (place, wanted) in other.iter().enumerate() {
+            let changed = corner + usize::from(letter != *wanted);
+            corner = row[place + 1];
+            row[place + 1] = changed.min(corner + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}
+
 fn whereabouts(row: &WaiverRow) -> (&'static str, &str) {
     let named = [("node", &row.node_name), ("rack", &row.rack_name), ("pool", &row.pool_name)];
     named.into_iter().find_map(|(kind, name)| Some((kind, name.as_deref()?))).unwrap_or(("node", ""))
@@ -248,4 +284,19 @@ pub fn object(row: WaiverRow, now: Timestamp) -> Result<Waiver, Error> {
         ended_by: row.ended_by,
         generation: FIRST,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apart;
+
+    #[test]
+    fn the_nearest_word_is_the_one_with_the_fewest_changes() {
+        for (one, other, changes) in
+            [("disk.smart", "disk.smart", 0), ("disk.smrt", "disk.smart", 1), ("", "abc", 3), ("ab", "ba", 2)]
+        {
+            assert_eq!(apart(one, other), changes, "{one} {other}");
+            assert_eq!(apart(other, one), changes, "{other} {one}");
+        }
+    }
 }

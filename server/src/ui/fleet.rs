@@ -18,7 +18,8 @@ use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Sight;
 use crate::db;
-use crate::db::filter;
+use crate::db::breakers::BreakerRow;
+use crate::db::filter::{self, Term};
 use crate::db::pages::fleet::{AttentionRow, FailingGate, TransitionRow};
 use crate::db::pages::racks::RackRow;
 use crate::error::Error;
@@ -43,6 +44,8 @@ pub(super) struct Page {
     helpless: Vec<Attention>,
     helpless_more: String,
     gates: Vec<Gate>,
+    /// What nothing is done about by itself until somebody has looked.
+    breakers: Vec<Breaker>,
     racks: Vec<Rack>,
     racks_more: bool,
     legend: Vec<Chip>,
@@ -70,6 +73,15 @@ struct Gate {
     name: String,
     told: String,
     example: String,
+}
+
+struct Breaker {
+    id: String,
+    signature: String,
+    because: String,
+    opened: Moment,
+    /// When it closes by itself; none where a person must say so.
+    closes: Option<Moment>,
 }
 
 /// A rack on the map.
@@ -123,6 +135,7 @@ pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visi
     let helpless_more = helpless_all - i64::try_from(helpless.len()).unwrap_or(0);
     let since_week = now - SignedDuration::from_hours(7 * 24);
     let gates = db::pages::fleet::list_failing_gates(&mut conn, nodes, since_week, 8).await?;
+    let breakers = breakers(&mut conn, nodes.is_none(), now).await?;
     let (racks, racks_more) = map(&mut conn, (nodes, &sight), total).await?;
     let since_day = now - SignedDuration::from_hours(24);
     let transitions = db::pages::fleet::list_transitions(&mut conn, nodes, since_day, TRANSITIONS).await?;
@@ -138,12 +151,33 @@ pub(super) async fn show_fleet(State(app): State<App>, actor: Actor, visit: Visi
         helpless: helpless.into_iter().map(|row| helpless_since(row, now)).collect(),
         helpless_more: if helpless_more > 0 { format::count(helpless_more) } else { String::new() },
         gates: gates.into_iter().map(gate).collect(),
+        breakers,
         racks,
         racks_more,
         legend: NodeState::ALL.iter().map(|state| chips::state(state.as_str())).collect(),
         transitions: transitions.into_iter().map(|row| transition(row, now)).collect(),
         agents: agents.into_iter().take(8).map(|row| agents::line(row, now)).collect(),
     })
+}
+
+/// Breakers that are open, the oldest first; for who may read the whole fleet, as the API has it.
+async fn breakers(conn: &mut PgConnection, whole: bool, now: Timestamp) -> Result<Vec<Breaker>, Error> {
+    if !whole {
+        return Ok(Vec::new());
+    }
+    let open = [Term::equal("state", "open")];
+    let from = (filter::OLDEST_FIRST, None);
+    let ids = filter::list_ids(conn, &filter::breakers(now), (&open, &Sight::new()), from, ROWS).await?;
+    let mut rows = db::breakers::list_by_id(conn, &ids).await?;
+    rows.sort_by_key(|row| row.opened_at);
+    let one = |row: BreakerRow| Breaker {
+        id: row.id.to_string(),
+        signature: format::cut(&row.signature, 100),
+        because: format::cut(&row.because, 300),
+        opened: format::moment(row.opened_at, now),
+        closes: row.closes_at.map(|at| format::moment(at.to_jiff(), now)),
+    };
+    Ok(rows.into_iter().map(one).collect())
 }
 
 /// Drops what only showed that there is more.

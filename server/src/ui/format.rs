@@ -79,6 +79,14 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// The end of a text, at most `most` characters of it, with a mark where more came before.
+pub(super) fn tail(text: &str, most: usize) -> String {
+    match text.char_indices().nth_back(most.saturating_sub(1)) {
+        Some((at, _)) if at > 0 => format!("…{}", &text[at..]),
+        _ => text.to_owned(),
+    }
+}
+
 /// Quoted for a POSIX shell.
 pub(super) fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
@@ -147,6 +155,7 @@ mod tests {
     fn texts_are_cut_at_characters_and_quoted() {
         assert_eq!(cut("äöü", 2), "äö…");
         assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!([tail("äöü", 2), tail("äöü", 3), tail("", 3)], ["…öü", "äöü", ""]);
         assert_eq!(shell("state=in_service"), "state=in_service");
         assert_eq!(shell("it's; rm"), r"'it'\''s; rm'");
         assert_eq!(escape("a b&c=ü"), "a%20b%26c%3D%C3%BC");

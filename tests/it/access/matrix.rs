@@ -167,7 +167,7 @@ fn body(name: &str, server: &Server) -> Value {
     match name {
         "create_claim" => json!({ "name": "other", "spec": { "pool": "gpu", "node": "n1" } }),
         "create_waiver" => {
-            json!({ "node": "n1", "gate": "node.facts", "reason": "a part is on its way", "until": until })
+            json!({ "node": "n1", "gate": "node.profile", "reason": "a part is on its way", "until": until })
         }
         "create_token" => json!({ "name": "t", "role": "viewer", "scope": { "site": "lab" }, "expires_in_s": 3600 }),
         "make_plan" => json!({ "objects": [{ "kind": "claim", "name": "held", "absent": true }] }),

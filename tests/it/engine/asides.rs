@@ -32,6 +32,21 @@ impl World {
     }
 }
 
+/// A sweep or a comparison may wait its turn for long: nobody is kept from taking the node out meanwhile, by the API or by its page.
+#[tokio::test]
+async fn a_look_that_waits_disables_no_button() {
+    let mut world = serving().await;
+    for look in ["check-drift", "sweep", "inspect"] {
+        world.ask("n1", look).await.expect(202);
+        let page = world.admin.get("/nodes/n1").await.expect(200).text;
+        assert!(page.contains("id=\"act-quarantine\"") && page.contains("id=\"act-drain\""), "{look}: {page}");
+    }
+    world.ask("n1", "drain").await.expect(202);
+    let page = world.admin.get("/nodes/n1").await.expect(200).text;
+    assert!(page.contains("id=\"no-quarantine\">it was asked to drain and has not begun"), "{page}");
+    world.settle().await;
+}
+
 #[tokio::test]
 async fn whoever_quarantines_a_node_on_its_way_has_it_at_once() {
     for state in ["imaging", "installing", "validating", "admitting"] {

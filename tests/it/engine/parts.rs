@@ -57,6 +57,9 @@ async fn a_replaced_disk_is_looked_for_and_what_passed_before_is_void() {
     assert_eq!(node["status"]["last_gate_run"], Value::Null, "what passed or failed before says nothing now");
     let runs = world.admin.get("/v1/nodes/n1/gate-runs").await.expect(200).body;
     assert!(runs["items"][0]["voided_at"].is_string(), "{runs}");
+    let void = format!("/nodes/n1?run={}", runs["items"][0]["id"].as_str().unwrap());
+    let page = world.admin.get(&void).await.expect(200).text;
+    assert!(page.contains("Void since"), "{page}");
     world.settle().await;
     assert_eq!((world.state("n1").await.as_str(), world.value("n1", "id").await), ("in_service", id));
     let all = components(&world).await;

@@ -121,7 +121,7 @@ async fn act(world: &mut World, answers: &mut Answers) -> Vec<(&'static str, Str
     post("enrol_agent", "/v1/sites/lab/agents", json!({ "name": "second" })).await;
     let until = world.server.app.clock.now() + SignedDuration::from_hours(48);
     let waiver =
-        json!({ "node": "n1", "gate": "disk.smart", "reason": "a spare disk arrives on Friday", "until": until });
+        json!({ "node": "n1", "gate": "node.profile", "reason": "a spare disk arrives on Friday", "until": until });
     let waiver = post("create_waiver", "/v1/waivers", waiver).await;
     post("test_webhook", "/v1/webhooks/ops/actions/test", json!({})).await;
     post("make_plan", "/v1/plan", json!({ "objects": [{ "kind": "claim", "name": "c-n2", "absent": true }] })).await;

@@ -133,8 +133,16 @@ impl FakeBmc {
         let accepts = tokio::spawn(accept(listener, acceptor, Arc::clone(&state)));
         let password = Secret::new("secret");
         let address = "127.0.0.1".parse().unwrap();
-        let target =
-            BmcTarget { address, port, user: "admin".into(), password, certificate: None, system: None, also: None };
+        let target = BmcTarget {
+            address,
+            port,
+            user: "admin".into(),
+            password,
+            certificate: None,
+            system: None,
+            also: None,
+            machine: None,
+        };
         Self { state, target, certificate, accepts }
     }
 

@@ -109,11 +109,36 @@ impl Controller {
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with what the controller says, or at once what no waiting mends.
     pub async fn admit(&self, nodes: &[SlurmNode], name: &str, watch: &Watch) -> Result<NodeView, SlurmError> {
+        self.take_into_use(nodes, name, None, watch).await
+    }
+
+    /// As [`admit`](Self::admit), for a member that was held back with this reason: no other drain is lifted, also none of ours. Its health check may have
+    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them.
+    ///
+    /// # Errors
+    /// As [`admit`](Self::admit)'s.
+    pub async fn give_back(
+        &self,
+        nodes: &[SlurmNode],
+        name: &str,
+        ours: &str,
+        watch: &Watch,
+    ) -> Result<NodeView, SlurmError> {
+        self.take_into_use(nodes, name, Some(&our_reason(ours)), watch).await
+    }
+
+    async fn take_into_use(
+        &self,
+        nodes: &[SlurmNode],
+        name: &str,
+        lifts: Option<&str>,
+        watch: &Watch,
+    ) -> Result<NodeView, SlurmError> {
         let wanted =
             nodes.iter().find(|node| node.name == name).ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
         let mut reconfigured = false;
         loop {
-            let last = match self.admit_step(nodes, wanted, &mut reconfigured, watch).await {
+            let last = match self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await {
                 Ok(Ok(view)) => return Ok(view),
                 Ok(Err(unclean)) => unclean,
                 Err(error) if patient(&error) => error.to_string(),
@@ -128,7 +153,7 @@ impl Controller {
     async fn admit_step(
         &self,
         nodes: &[SlurmNode],
-        wanted: &SlurmNode,
+        (wanted, lifts): (&SlurmNode, Option<&str>),
         reconfigured: &mut bool,
         watch: &Watch,
     ) -> Result<Result<NodeView, String>, SlurmError> {
@@ -137,7 +162,8 @@ impl Controller {
             return Ok(Err("the controller does not know it".into()));
         };
         let complaints = view.complaints(wanted);
-        if complaints.is_empty() {
+        let others = lifts.is_some_and(|ours| view.draining() && view.reason.as_deref() != Some(ours));
+        if complaints.is_empty() || others {
             return Ok(Ok(view));
         }
         if view.ours_to_resume() {

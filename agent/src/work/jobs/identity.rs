@@ -1,8 +1,10 @@
 //! Whether a machine is the one we mean, by what its firmware says (SMBIOS type 1).
 
 use muster_core::facts::Smbios;
+use muster_core::wire::bmc::Machine;
 use muster_core::wire::node::Failure;
 
+use crate::bmc::BmcView;
 use crate::work::context::fatal;
 
 /// What somebody we believe says of the machine; absent where they do not know.
@@ -24,6 +26,23 @@ pub(super) fn check(source: &str, wanted: Wanted<'_>, shown: &Smbios) -> Result<
     if let Some(serial) = serial {
         let fits = shown.serial.as_deref().is_some_and(|shown| shown.trim().eq_ignore_ascii_case(serial));
         refuse_unless(fits, || format!("{source} names serial {serial:?}, the machine says {}", told(&shown.serial)))?;
+    }
+    Ok(())
+}
+
+/// What a BMC says of the machine behind it, against the one that is meant: what either does not know is no difference.
+pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
+    let pairs = [(&machine.uuid, &view.uuid), (&machine.serial, &view.serial)];
+    let both = |(meant, shown): (&'_ Option<String>, &'_ Option<String>)| {
+        Some((known(meant.as_deref()?)?.to_owned(), known(shown.as_deref()?)?.to_owned()))
+    };
+    for (meant, shown) in pairs.into_iter().filter_map(both) {
+        refuse_unless(same_uuid(&meant, &shown), || {
+            format!(
+                "the BMC at its address says that its machine is {shown}, and this one is {meant}: nothing is asked of it; \
+                 correct bmc.address of the node, or replace its parts where its board was exchanged"
+            )
+        })?;
     }
     Ok(())
 }

@@ -57,8 +57,8 @@ pub(super) async fn execute(context: &JobContext) -> Result<JobResult, Failure> 
         JobSpec::Reboot { power, login, permit } => reboot::run(context, power, login, *permit).await,
         JobSpec::Gates { login, plan } => gates::run(context, login, plan).await,
         // The controller's view is what counts; the node itself was judged by its gates.
-        JobSpec::SlurmAdmit { cluster, revision, name, login: _ } => {
-            slurm::admit(context, cluster, *revision, name).await
+        JobSpec::SlurmAdmit { cluster, revision, name, login: _, lifts } => {
+            slurm::admit(context, cluster, *revision, name, lifts.as_deref()).await
         }
         JobSpec::SlurmDrain { cluster, name, reason } => slurm::drain(context, cluster, name, reason).await,
         JobSpec::SlurmRemove { cluster, revision, name } => slurm::remove(context, cluster, *revision, name).await,

@@ -165,6 +165,7 @@ fn unmeasured(context: &JobContext, gate: &Gate, plan: &GatePlan, failure: Failu
         started_at: context.agent.clock.now(),
         duration_ms: 0,
         former: Vec::new(),
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }

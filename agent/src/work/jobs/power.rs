@@ -8,6 +8,7 @@ use muster_core::wire::bmc::Power;
 use muster_core::wire::bmc::{BmcTarget, IpmiTarget};
 use muster_core::wire::node::Failure;
 
+use super::identity;
 use crate::bmc::{Bmc, BmcError, BmcView, BootOnce, BootOverride, PowerState, Reset};
 use crate::watch::Stopped;
 use crate::work::context::{JobContext, failed, fatal};
@@ -38,19 +39,28 @@ pub(super) enum By<'order> {
     Person(&'order str),
 }
 
+/// Who powers the machine; a BMC that names another machine than the one that is meant is not asked for anything.
 pub(super) async fn by<'order>(context: &JobContext, power: &'order Power) -> Result<By<'order>, Failure> {
     if let Power::Manual { person } = power {
         return Ok(By::Person(person));
     }
+    let bmc = its_password(context, power).await?;
+    if let Some(machine) = power.machine() {
+        identity::behind(machine, &observe(context, &bmc).await?)?;
+    }
+    Ok(By::Bmc(bmc))
+}
+
+/// The BMC by the password that it takes. While that was being changed, whichever it takes is the one.
+async fn its_password(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let bmc = open(context, power)?;
-    let Some(other) = other(power) else { return Ok(By::Bmc(bmc)) };
-    // Its password was being changed: whichever it takes is the one.
+    let Some(other) = other(power) else { return Ok(bmc) };
     match observe_once(context, &bmc).await {
         Err(BmcError::BadCredentials { .. }) => {
             context.voice.log(format!("the BMC of {} takes the password it was being given", context.job.node_name));
-            open(context, &other).map(By::Bmc)
+            open(context, &other)
         }
-        _ => Ok(By::Bmc(bmc)),
+        _ => Ok(bmc),
     }
 }
 

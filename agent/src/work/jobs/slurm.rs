@@ -14,10 +14,15 @@ pub(super) async fn admit(
     cluster: &SlurmCluster,
     revision: i64,
     name: &str,
+    lifts: Option<&str>,
 ) -> Result<JobResult, Failure> {
     let controller = context.agent.controllers.open(cluster);
     let nodes = members(context, &controller, revision).await?;
-    let view = controller.admit(&nodes, name, &context.watch(context.remaining())).await?;
+    let watch = context.watch(context.remaining());
+    let view = match lifts {
+        None => controller.admit(&nodes, name, &watch).await?,
+        Some(ours) => controller.give_back(&nodes, name, ours, &watch).await?,
+    };
     Ok(JobResult::Admitted { view: view.to_string() })
 }
 

@@ -7,13 +7,15 @@ use muster_api::client::{ClientError, Precondition};
 use serde_json::{Map, Value, json};
 
 use super::Noun;
+use crate::client::files::{self, Held};
 use crate::client::output::text;
-use crate::client::{Session, apply, asking};
+use crate::client::{Session, asking};
 
 /// What an object gets.
 #[derive(Args, Debug)]
 struct Content {
-    /// The spec as YAML or JSON; `-` is standard input. A whole document {spec, labels, annotations} will do as well.
+    /// The spec as YAML or JSON, `-` is standard input, or as TOML where the file is called NAME.toml. A whole document {spec, labels, annotations} will
+    /// do as well. `shipped:NAME` is the suite or hardware profile of that name that comes with Muster.
     #[arg(short, long)]
     file: Option<PathBuf>,
     /// `units=42`, `power.kind=manual`: one value of the spec, as YAML; `null` takes it away. May be repeated.
@@ -109,7 +111,10 @@ fn patch(content: &Content) -> anyhow::Result<Value> {
     let mut body = match &content.file {
         None => json!({}),
         Some(file) => {
-            let document: Value = serde_yaml_ng::from_str(&apply::read(file)?)?;
+            let document: Value = match files::read(file)? {
+                Held::Yaml(text) => serde_yaml_ng::from_str(&text)?,
+                Held::Toml { members, .. } => Value::Object(members),
+            };
             match document {
                 Value::Object(members) if members.contains_key("spec") => {
                     let kept = |name: &str| matches!(name, "spec" | "labels" | "annotations");

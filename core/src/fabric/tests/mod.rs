@@ -101,6 +101,19 @@ fn a_bad_path_between_good_nodes_is_the_edges_fault() {
 }
 
 #[test]
+fn few_nodes_leave_no_edge_unmeasured() {
+    for ends in 2..=8 {
+        let (done, _) = Fabric::of(ends).run(&Limits::of(ends));
+        assert_eq!(done.iter().map(Vec::len).sum::<usize>(), ends * (ends - 1) / 2, "{ends} ends");
+    }
+    for (ends, bad) in (2..6).flat_map(|a| (0..a).map(move |b| (6, Pair::of(a, b)))) {
+        let (_, found) = Fabric { bad_edges: [bad].into(), ..Fabric::of(ends) }.run(&Limits::of(ends));
+        assert_eq!((blamed_ends(&found), blamed_edges(&found)), ([].into(), [bad].into()));
+    }
+    assert_eq!(Limits::of(64).survey, Limits::default().survey);
+}
+
+#[test]
 fn where_nobody_is_known_good_nothing_is_blamed() {
     let pair = Fabric { bad_edges: [Pair::of(0, 1)].into(), ..Fabric::of(2) };
     let (_, found) = pair.run(&Limits::default());

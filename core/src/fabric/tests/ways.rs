@@ -25,6 +25,7 @@ fn result(gate: &str, verdict: Verdict) -> GateResult {
         started_at: Timestamp::UNIX_EPOCH,
         duration_ms: 0,
         former: Vec::new(),
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }

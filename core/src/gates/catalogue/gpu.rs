@@ -89,13 +89,15 @@ const DCGM: &[Metric] = &[
     metric("dcgm.passed", "results"),
     metric("dcgm.failed", "results"),
     metric("dcgm.warned", "results"),
+    // What stands beside results, of tests that passed too.
+    metric("dcgm.warnings", "warnings"),
     metric("dcgm.skipped", "results"),
     metric("dcgm.not_run", "results"),
     metric("dcgm.gpus", "GPUs"),
     metric("dcgm.gpus_failed", "GPUs"),
     // `pass`, `fail`, `warn`, `skip` or `not run`: the worst of a test's results.
     each("test", "dcgm.status", TEXT),
-    // GPUs on which this test ran and passed.
+    // GPUs on which this test ran and passed; not told of a test that was skipped or not run at all, or on one of them, and failed on none.
     each("test", "dcgm.gpus_passed", "GPUs"),
 ];
 

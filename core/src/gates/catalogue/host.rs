@@ -113,6 +113,9 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.sxid", "events"),
     metric("kernel.sxid_fatal", "events"),
     metric("kernel.gpu_lost", "events"),
+    // Of AMD's GPUs: errors that were not corrected; resets, and rings whose work did not end, which a program may have caused.
+    metric("kernel.amdgpu_fatal", "events"),
+    metric("kernel.amdgpu_resets", "events"),
     // `none`, `restart app`, `reset gpu`, `reboot node`, …: the hardest that any event of the log asks for.
     metric("kernel.recovery_action", TEXT),
     metric("kernel.aer_corrected", "events"),
@@ -125,20 +128,28 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.io_errors", "events"),
     metric("kernel.fs_readonly", "events"),
     metric("kernel.lockups", "events"),
+    // Tasks that waited for minutes: of storage that is slow, or of a driver that hangs.
+    metric("kernel.hung_tasks", "events"),
     metric("kernel.oom_kills", "events"),
 ];
 
+/// As [`KERNEL_LOG`], of a log that should begin with the boot. `beginning_lost` where it does not: the buffer was overwritten, or cleared for dmesg, and
+/// that nothing is counted says nothing of what was lost. Only a reboot brings the beginning back.
+const KERNEL_LOG_WHOLE: &[Metric] = &kernel_log_and(metric("kernel.beginning_lost", "flags"));
+
 /// As [`KERNEL_LOG`], of what was said since the last look. Where some of it was lost, only what was found is told: that there was nothing is not known.
-const KERNEL_LOG_NEW: &[Metric] = &{
-    // `last look`, `first look`, `boot` (it was booted meanwhile: the end of the boot before is not known), `overwritten`, or `cut short`.
-    let mut all = [metric("kernel.since", TEXT); KERNEL_LOG.len() + 1];
+/// `since` is `last look`, `first look`, `boot` (it was booted meanwhile: the end of the boot before is not known), `overwritten`, or `cut short`.
+const KERNEL_LOG_NEW: &[Metric] = &kernel_log_and(metric("kernel.since", TEXT));
+
+const fn kernel_log_and(first: Metric) -> [Metric; KERNEL_LOG.len() + 1] {
+    let mut all = [first; KERNEL_LOG.len() + 1];
     let mut at = 0;
     while at < KERNEL_LOG.len() {
         all[at + 1] = KERNEL_LOG[at];
         at += 1;
     }
     all
-};
+}
 
 /// By where it is mounted. Space by `df -P -k`, inodes by `df -P -i`; percent of what may be used, rounded up.
 const DF: &[Metric] = &[
@@ -193,5 +204,5 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvme-smart-log", "`nvme smart-log --output-format=json`, nvme-cli 2", SMART_LOG),
     tool("ipmitool-sdr", "`ipmitool sdr elist`, ipmitool 1.8", SDR),
     tool("lshw", "`lshw -json`, lshw 02.19", LSHW),
-    tool("kernel-log", "`dmesg`, with any of its time formats, and `journalctl -k`", KERNEL_LOG),
+    tool("kernel-log", "`dmesg`, with any of its time formats, and `journalctl -k`", KERNEL_LOG_WHOLE),
 ];

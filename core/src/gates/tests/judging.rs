@@ -30,6 +30,7 @@ fn result(id: &str, verdict: Verdict) -> GateResult {
         started_at: now(),
         duration_ms: 0,
         former: Vec::new(),
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }

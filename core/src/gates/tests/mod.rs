@@ -6,6 +6,7 @@ mod judging; // What verdicts count for
 mod pairs; // Two ends that could miss each other
 mod profiles; // Thresholds that are refused
 mod shipped; // What comes with Muster
+mod tools; // Who brings what gates run
 
 use std::collections::BTreeMap;
 

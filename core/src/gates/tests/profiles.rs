@@ -1,6 +1,7 @@
 //! Thresholds that nobody can stand by are refused, and profiles of before still load.
 
 use super::profile;
+use crate::facts::Facts;
 use crate::gates::*;
 use crate::profiles::{Ceiling, GatePolicy, HardwareProfile, Threshold, Word};
 
@@ -95,8 +96,42 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     let mut mixed = sound();
     mixed.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "GB/s".into();
     assert!(lint_with(&suite(optional), &mixed)[0].contains("is in GB/s, the criterion in Gb/s"));
+    let mut zero = sound();
+    zero.thresholds.get_mut("rdma.bandwidth").unwrap().value = 0.0;
+    assert!(lint_with(&suite(gate.clone()), &zero)[0].contains("everything is >= 0"));
+    let mut ports = gate.clone();
+    let criterion = &mut ports.criteria[0];
+    (criterion.metric, criterion.of, criterion.unit) = ("ib.ports_active".into(), None, "ports".into());
+    ports.parser = "ibstat".into();
+    zero.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "ports".into();
+    assert_eq!(lint_with(&suite(ports), &zero), Vec::<String>::new(), "a node may need no port");
     let mut strict = sound();
     strict.gates.insert(gate.id.clone(), GatePolicy { mode: Mode::Required, because: "new".into() });
     let experimental = Gate { parser: "perftest-json".into(), shadow: true, ..gate };
-    assert!(lint_with(&suite(experimental), &strict)[0].contains("is experimental"));
+    assert!(lint_with(&suite(experimental.clone()), &strict)[0].contains("is experimental"));
+    // Nor is it run where nobody held the two against each other before.
+    let (facts, variables) = (crate::facts::Facts::default(), std::collections::BTreeMap::new());
+    let reference = Reference { profile: &strict, facts: &facts, stack: None, variables: &variables };
+    assert!(unmeasurable(&experimental, &reference).is_some_and(|why| why.contains("is experimental")));
+}
+
+#[test]
+fn things_are_counted_by_whole_numbers() {
+    let (facts, variables) = (Facts::default(), [].into());
+    let counted = Gate { required: false, count: Some("profile:rails".into()), ..super::write_gate() };
+    for value in [0.9, 8.5, -1.0, 1e12, f64::NAN] {
+        let mut profile = sound();
+        profile.thresholds.insert("rails".into(), Threshold { value, unit: "ports".into(), ..threshold() });
+        let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+        // It is written wrongly, which is not as if there were nothing to measure.
+        assert_eq!(unmeasurable(&counted, &reference).filter(|why| why.contains("rails")), None, "{value}");
+        let assessment = assess(&counted, &[], &reference);
+        assert!(
+            assessment.verdict == Verdict::Error && assessment.reason.contains("nothing is counted by that"),
+            "{assessment:?}"
+        );
+        let suite = Suite { name: "s".into(), version: "1".into(), gates: vec![counted.clone()] };
+        let told = lint_with(&suite, &profile);
+        assert!(told.iter().any(|text| text.contains("things are counted by it")), "{told:?}");
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::gates::*;
 use crate::profiles::HardwareProfile;
 
-fn suites() -> Vec<(&'static str, Suite)> {
+pub(super) fn suites() -> Vec<(&'static str, Suite)> {
     SUITES
         .iter()
         .map(|file| (file.name, toml::from_str(file.text).unwrap_or_else(|error| panic!("{}: {error}", file.name))))
@@ -36,7 +36,7 @@ fn fits(suite: &str, profile: &HardwareProfile) -> bool {
         "admit-cpu" => model.is_empty(),
         "pairs" | "storage" => true,
         "fabric" => !model.is_empty(),
-        "admit-amd" | "smoke-amd" => model.starts_with("MI"),
+        "admit-amd" | "smoke-amd" | "sweep-amd" => model.starts_with("MI"),
         _ => !model.is_empty() && !model.starts_with("MI"),
     }
 }
@@ -50,8 +50,8 @@ fn every_required_gate_finds_its_thresholds_in_every_profile_that_it_is_for() {
             held += 1;
         }
     }
-    // Four suites on five models of NVIDIA, two on one of AMD, the fabric on all six, pairs and storage on all seven, and one without GPUs.
-    assert_eq!(held, 4 * 5 + 2 + 6 + 7 + 7 + 1);
+    // Four suites on five models of NVIDIA, three on one of AMD, the fabric on all six, pairs and storage on all seven, and one without GPUs.
+    assert_eq!(held, 4 * 5 + 3 + 6 + 7 + 7 + 1);
 }
 
 #[test]
@@ -136,4 +136,132 @@ fn throttling_is_looked_at_while_the_gpus_are_loaded() {
     let gate = wrong.gates.iter_mut().find(|gate| gate.id == "gpu.throttle").expect("C4");
     (gate.retries, gate.during.as_mut().expect("under load").every_s) = (1, 0);
     assert_eq!(lint(&wrong).len(), 2, "{:?}", lint(&wrong));
+}
+
+#[test]
+fn what_the_loads_caused_is_looked_at_after_the_last_of_them() {
+    for (name, suite) in suites().into_iter().filter(|(name, _)| name.starts_with("admit") || *name == "deep") {
+        assert_after(name, &suite, "kernel.log_after", "kernel-log");
+    }
+    let sweep = suites().into_iter().find(|(name, _)| *name == "sweep").expect("a suite").1;
+    assert_after("sweep", &sweep, "kernel.new_after", "kernel-log-new");
+    for (name, suite) in suites().into_iter().filter(|(name, _)| ["admit", "deep", "sweep"].contains(name)) {
+        assert_after(name, &suite, "gpu.memory_after", "nvidia-smi-xml");
+    }
+}
+
+/// A required gate behind every one that loads the machine.
+fn assert_after(name: &str, suite: &Suite, id: &str, parser: &str) {
+    let place = |(at, gate): (usize, &Gate)| (gate.stage, at);
+    let last = suite.gates.iter().enumerate().filter(|(_, gate)| !gate.effects.is_empty()).map(place).max();
+    let found = suite.gates.iter().enumerate().find(|(_, gate)| gate.id == id);
+    let (at, gate) = found.unwrap_or_else(|| panic!("{name} has no {id}"));
+    assert_eq!((gate.mode(None), gate.parser.as_str()), (Mode::Required, parser), "{name}");
+    assert!(Some(place((at, gate))) > last, "{name}: {id} comes before a load");
+}
+
+/// What nvidia-smi does not tell with the driver that the shipped stacks pin, 580, though its formats have a place for it. Seen in the recordings that
+/// NVIDIA keeps of real H100 and B200 boards (NVIDIA/k8s-test-infra, nvidiasmi/testdata/hardware, drivers 570.148.08 and 580.105.08).
+const NOT_OF_580: [&str; 2] = ["gpu.memory_unrepairable", "gpu.reset_required"];
+/// The same of A100, with 570.
+const NOT_OF_A100: [&str; 4] =
+    ["gpu.channel_repair_pending", "gpu.tpc_repair_pending", "gpu.fabric_state", "gpu.fabric_status"];
+
+#[test]
+fn what_the_driver_says_of_its_gpus_is_required_where_it_says_it() {
+    let mut held: BTreeSet<String> = BTreeSet::new();
+    for (model, profile) in profiles().iter().filter(|(model, _)| *model == "hgx-a100-80g" || *model == "hgx-h100-80g")
+    {
+        for (name, suite) in suites().into_iter().filter(|(name, _)| ["admit", "deep", "sweep"].contains(name)) {
+            let required = |gate: &&Gate| gate.parser == "nvidia-smi-xml" && gate.mode(Some(profile)) == Mode::Required;
+            for gate in suite.gates.iter().filter(required) {
+                for metric in gate.criteria.iter().map(|criterion| criterion.metric.as_str()) {
+                    let silent =
+                        NOT_OF_580.contains(&metric) || *model == "hgx-a100-80g" && NOT_OF_A100.contains(&metric);
+                    assert!(!silent, "{name} on {model}: {} asks for {metric}, which is not told", gate.id);
+                    held.insert(format!("{name} {metric}"));
+                }
+            }
+        }
+    }
+    let told = ["ecc_sram_threshold_exceeded", "channel_repair_pending", "tpc_repair_pending", "recovery_action"];
+    for metric in told {
+        for name in ["admit", "deep", "sweep"] {
+            assert!(held.contains(&format!("{name} gpu.{metric}")), "{name}: gpu.{metric} is not held");
+        }
+    }
+}
+
+/// Thresholds that nobody has published; a site's own make the gate run.
+const UNPUBLISHED: [&str; 1] = ["proftester.speed"];
+
+#[test]
+fn a_shadow_runs_on_some_model() {
+    for (name, suite) in suites() {
+        for gate in suite.gates.iter().filter(|gate| gate.shadow) {
+            let strict = Gate { shadow: false, required: true, ..gate.clone() };
+            let alone = Suite { gates: vec![strict], ..suite.clone() };
+            let runs = |(_, profile): &(&str, HardwareProfile)| {
+                fits(name, profile) && lint_with(&alone, profile).iter().all(|p| p.contains("experimental"))
+            };
+            let unpublished = gate.criteria.iter().any(|criterion| {
+                matches!(&criterion.limit, Limit::Text(limit) if UNPUBLISHED.iter().any(|name| limit.ends_with(name)))
+            });
+            assert!(unpublished || profiles().iter().any(runs), "{name}: no profile has the thresholds of {}", gate.id);
+        }
+    }
+}
+
+#[test]
+fn a_storage_port_does_not_stand_in_for_a_rail() {
+    for (name, suite) in suites().into_iter().filter(|(_, suite)| suite.gates.iter().any(|gate| gate.id == "ib.ports"))
+    {
+        let rate =
+            suite.gates.iter().find(|gate| gate.id == "ib.rate").unwrap_or_else(|| panic!("{name} has no ib.rate"));
+        assert_eq!(rate.mode(None), Mode::Required, "{name}");
+        assert!(rate.criteria.iter().any(|criterion| criterion.best.as_deref() == Some("profile:ib.rails")), "{name}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_worn_is_told_before_it_fails() {
+    for (name, profile) in profiles() {
+        let at = |threshold: &str| profile.thresholds[threshold].value;
+        assert_eq!((at("smart.percentage_warn"), at("smart.percentage_used")), (80.0, 100.0), "{name}");
+    }
+    let gates: Vec<Gate> = suites().into_iter().flat_map(|(_, suite)| suite.gates).collect();
+    let with = |id: &'static str| gates.iter().filter(move |gate| gate.id == id);
+    assert_eq!(with("disk.wear").count(), with("disk.smart").count());
+    assert!(with("disk.wear").all(|gate| gate.mode(None) == Mode::Shadow));
+}
+
+#[test]
+fn a_file_system_of_the_network_is_no_local_one() {
+    for gate in suites().into_iter().flat_map(|(_, suite)| suite.gates).filter(|gate| gate.parser == "df") {
+        for kind in ["wekafs", "beegfs", "lustre", "gpfs"] {
+            let left_out = gate.argv.windows(2).any(|pair| pair[0] == "-x" && pair[1] == kind);
+            assert!(left_out && gate.argv.iter().any(|argument| argument == "-l"), "{}: {kind}", gate.id);
+        }
+    }
+}
+
+#[test]
+fn a_rail_on_half_its_lanes_is_seen_behind_eight_gpus() {
+    let admit = suites().into_iter().find(|(name, _)| *name == "admit").expect("a suite").1;
+    let gate = admit.gates.iter().find(|gate| gate.id == "pcie.rails").expect("the gate");
+    let profile = profiles().into_iter().find(|(name, _)| *name == "hgx-h100-80g").expect("a profile").1;
+    let (facts, variables) = (crate::facts::Facts::default(), BTreeMap::new());
+    let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
+    // Sixteen wide functions, a disk and the BMC's display.
+    let verdict = |rail: f64| {
+        let widths = [vec![16.0; 15], vec![rail, 4.0, 1.0]].concat();
+        let sample = |(at, width): (usize, &f64)| Sample {
+            metric: "pcie.width",
+            entity: format!("0000:{at:02x}:00.0"),
+            value: Limit::Number(*width),
+        };
+        let samples: Vec<Sample> = widths.iter().enumerate().map(sample).collect();
+        assess(gate, &samples, &reference).verdict
+    };
+    assert_eq!((verdict(16.0), verdict(8.0)), (Verdict::Pass, Verdict::Fail));
 }

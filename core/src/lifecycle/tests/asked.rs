@@ -76,6 +76,7 @@ fn passed() -> GateResult {
         started_at: now(),
         duration_ms: 1,
         former: vec![],
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }

@@ -57,6 +57,7 @@ fn result(verdict: Verdict) -> Vec<GateResult> {
         started_at: now(),
         duration_ms: 1,
         former: vec![],
+        finding: String::new(),
         waived: None,
         evidence: Evidence::default(),
     }]
@@ -303,6 +304,16 @@ fn what_the_kernel_asks_for_comes_with_the_cause() {
     let mut shadow = asks("kernel.recovery_action", "reset gpu", Verdict::Fail);
     shadow[0].shadow = true;
     assert_eq!(action(&shadow), None, "a shadow is only told");
+    // Slurm's reason for a node that its health check had drained has no more than the gate's sentences.
+    let told = |what: &str| Cause::health("kernel.new", what.into()).action;
+    let said = "gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0 events; kernel.recovery_action is inspect, wanted != inspect";
+    assert_eq!(told(said), Some(Action::Inspect));
+    assert_eq!(
+        told("gate kernel.new: kernel.recovery_action is reset gpu, wanted != reset gpu"),
+        Some(Action::ResetGpu)
+    );
+    assert_eq!(told("gate kernel.new: kernel.recovery_action is hope"), None);
+    assert_eq!(told("gate gpu.memory: gpu.remap_pending is yes, wanted == no"), None);
     let both = [
         asks("kernel.recovery_action", "reset gpu", Verdict::Fail),
         asks("kernel.recovery_action", "inspect", Verdict::Fail),
@@ -347,6 +358,18 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
         let Decision::Granted(told) = decide(&serving, now()) else { panic!("it stays") };
         assert!(told.starts_with("gate x: 3 errors; it is left in service: "), "{told}");
     }
+    // What was measured is not forgotten because others come first, nor because it was recovered too often: then a person is to look.
+    (serving.hold, serving.protected) = (Some(Hold::Later("2 others".into())), false);
+    let Decision::Wait(wait) = decide(&serving, now()) else { panic!("it waits its turn") };
+    assert!(wait.until.is_some_and(|until| until > now()) && wait.condition.contains("2 others"), "{}", wait.condition);
+    assert!(
+        matches!(decide(&Snapshot { stop: true, ..serving.clone() }, now()), Decision::Granted(_)),
+        "a person stops it"
+    );
+    serving.hold = Some(Hold::Node("it was recovered 2 times".into()));
+    let out = moved(&serving);
+    assert_eq!((out.to, out.purpose, &out.ladder), (State::Draining, Some(Purpose::Repair), &None));
+    assert_eq!(out.reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
     // Contact that is lost counts as down; a job that could not be built does not.
     (serving.hold, serving.protected) = (None, false);
     serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, silent()) }];

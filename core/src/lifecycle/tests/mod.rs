@@ -266,6 +266,23 @@ fn what_was_asked_to_stop_begins_nothing_more() {
     assert_eq!((moved.to, moved.purpose), (State::Failed, Some(Purpose::Release)));
 }
 
+/// Whoever opens the page of a quarantined node need not look up what to type.
+#[test]
+fn a_quarantined_node_waits_for_commands_that_fit_its_reason() {
+    let waits = |change: &dyn Fn(&mut Snapshot)| {
+        let mut held = node(State::Quarantined);
+        change(&mut held);
+        let Decision::Wait(wait) = decide(&held, now()) else { panic!("must wait") };
+        wait.next_action
+    };
+    assert!(waits(&|held| held.unsanitised = true).contains("muster node wipe n1"));
+    assert!(waits(&|held| held.disputed_parts = vec!["disk A".into()]).contains("muster node parts n1"));
+    let maker = waits(&|held| held.reason = Some("gate a: no; its parts go back to their maker".into()));
+    assert!(maker.contains("muster node rma n1") && maker.contains("replace-parts n1"), "{maker}");
+    assert!(waits(&|held| held.claim = Some(ClaimState::Bound)).contains("muster node gates n1 --failed"));
+    assert!(waits(&|_| {}).contains("muster node recover n1"));
+}
+
 #[test]
 fn a_maintenance_ends_at_its_time_and_not_before() {
     let mut held = node(State::Maintenance);

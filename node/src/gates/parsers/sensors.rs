@@ -1,5 +1,7 @@
 //! `ipmitool sdr elist`: a line for each sensor of the node's own BMC, `NAME | NUMBER | STATE | ENTITY | READING`.
 
+use std::collections::BTreeSet;
+
 use super::{Answer, Reading, scan};
 
 /// Sensors of one BMC; the largest known have some hundred.
@@ -16,6 +18,18 @@ const FAILING: [&str; 6] = [
     "AC lost or out-of-range",
     "AC out-of-range, but present",
     "Config Error",
+];
+/// What any part says that has failed (IPMI 2.0, table 42-2, type 07h, and 42-3, types 07h, 08h and 0Ch), in ipmitool's words.
+const BROKEN: [&str; 9] = [
+    "Thermal Trip",
+    "IERR",
+    "FRB1/BIST failure",
+    "FRB2/Hang in POST failure",
+    "FRB3/Processor startup/init failure",
+    "Failure detected",
+    "Power Supply AC lost",
+    "Transition to Critical",
+    "Transition to Non-recoverable",
 ];
 /// How every state of redundancy begins that is not full (IPMI 2.0, table 42-2, type 0Bh).
 const NOT_REDUNDANT: [&str; 3] = ["Redundancy Lost", "Redundancy Degraded", "Non-Redundant"];
@@ -52,6 +66,10 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if counts.read == 0 {
         return Err("no sensor reads anything".into());
     }
+    for instance in counts.silent.difference(&counts.speaking) {
+        counts.failing += 1;
+        reading.notes.push(format!("power supply {POWER_SUPPLY}.{instance} does not say that it is there"));
+    }
     reading.count("bmc.sensors", counts.read);
     reading.count("bmc.warning", counts.warning);
     reading.count("bmc.critical", counts.critical);
@@ -61,24 +79,32 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
 }
 
 #[derive(Default)]
-struct Counts {
+struct Counts<'a> {
     read: usize,
     warning: usize,
     critical: usize,
     failing: usize,
     not_redundant: usize,
+    /// Power supplies of which a sensor is there and says nothing, not even that they are present; and those of which one says something.
+    silent: BTreeSet<&'a str>,
+    speaking: BTreeSet<&'a str>,
 }
 
-impl Counts {
+impl<'a> Counts<'a> {
     /// Counts a sensor; what is wrong with it, where something is.
-    fn add(&mut self, sensor: &Sensor<'_>) -> Option<&'static str> {
+    fn add(&mut self, sensor: &Sensor<'a>) -> Option<&'static str> {
         self.read += usize::from(sensor.state != State::NoReading);
+        if sensor.entity == POWER_SUPPLY && sensor.state != State::NoReading {
+            let told = if sensor.reading.is_empty() { &mut self.silent } else { &mut self.speaking };
+            told.insert(sensor.instance);
+        }
         let says = |words: &[&str]| words.iter().any(|word| sensor.reading.contains(word));
         let (count, trouble) = match sensor.state {
             State::NoReading => return None,
             State::Critical => (&mut self.critical, "is beyond its critical threshold"),
             State::Warning => (&mut self.warning, "is beyond its warning threshold"),
             State::Fine if sensor.entity == POWER_SUPPLY && says(&FAILING) => (&mut self.failing, "fails"),
+            State::Fine if says(&BROKEN) => (&mut self.critical, "has failed"),
             State::Fine if says(&NOT_REDUNDANT) => (&mut self.not_redundant, "is not redundant"),
             State::Fine => return None,
         };
@@ -92,8 +118,9 @@ struct Sensor<'a> {
     /// `03h`, with the controller's address where it is another's.
     number: &'a str,
     state: State,
-    /// The kind of part it belongs to, without which of them.
+    /// The kind of part it belongs to, and which of them.
     entity: &'a str,
+    instance: &'a str,
     reading: &'a str,
 }
 
@@ -115,7 +142,7 @@ fn read(line: &str) -> Option<Sensor<'_>> {
         "ns" => State::NoReading,
         _ => return None,
     };
-    Some(Sensor { name, number, state, entity, reading })
+    Some(Sensor { name, number, state, entity, instance, reading })
 }
 
 #[cfg(test)]
@@ -150,6 +177,17 @@ mod tests {
             let said = format!("PS | 03h | ok  | 10.1 | {state}\n");
             assert_eq!(told(&said), [("bmc.sensors", 1.0), (metric, 1.0)], "{state}");
         }
+        for said in [
+            "CPU1 Status | 11h | ok  |  3.1 | Presence detected, Thermal Trip",
+            "PSU | 12h | ok  | 19.1 | Power Supply AC lost",
+        ] {
+            assert_eq!(told(&format!("{said}\n")), [("bmc.sensors", 1.0), ("bmc.critical", 1.0)], "{said}");
+        }
+        // One that is pulled out, or dead, says nothing at all, unless another sensor of it does.
+        let silent = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS2 Status | C9h | ok  | 10.2 |\n";
+        assert_eq!(told(silent), [("bmc.sensors", 2.0), ("psu.failing", 1.0)]);
+        let speaks = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS1 Fault | C9h | ok  | 10.1 | \n";
+        assert_eq!(told(speaks), [("bmc.sensors", 2.0)]);
         // A drive that says so is no power supply, and what is absent reads nothing.
         let said =
             "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";

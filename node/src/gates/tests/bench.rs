@@ -32,6 +32,7 @@ pub(super) fn plan(gates: Vec<Gate>) -> GatePlan {
         variables: [].into(),
         in_use: false,
         waived: vec![],
+        waived_until: [].into(),
         health: None,
         xid: None,
         firmware: Some(vec![]),

@@ -13,7 +13,7 @@ use super::recordings::{RECORDINGS, Recording};
 use crate::gates::parsers::{Answer, Reading, parse};
 
 /// Units of things that are counted; a gate holds these against what the node has.
-const COUNTED: [&str; 27] = [
+const COUNTED: [&str; 28] = [
     "GPUs",
     "links",
     "ports",
@@ -22,6 +22,7 @@ const COUNTED: [&str; 27] = [
     "file systems",
     "tests",
     "results",
+    "warnings",
     "ranks",
     "sizes",
     "lines",

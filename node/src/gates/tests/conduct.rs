@@ -35,12 +35,38 @@ fn stutterer(folder: &Path, text: &str) -> String {
     tool.to_string_lossy().into_owned()
 }
 
+/// A tool of these lines, with the recording beside it.
+fn script(folder: &Path, lines: &str) -> String {
+    write(folder, "tool.text", SAT);
+    write(folder, "tool", &format!("#!/bin/sh\n{lines}\n"));
+    let tool = folder.join("tool");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    tool.to_string_lossy().into_owned()
+}
+
 fn runs(folder: &Path) -> usize {
     std::fs::read_to_string(folder.join("stutter.runs")).unwrap_or_default().lines().count()
 }
 
 fn only(folder: &Path, gate: Gate) -> GateResult {
     run_in(folder, &plan(vec![gate]), &Facts::default()).expect("results").remove(0)
+}
+
+#[test]
+fn what_a_tool_leaves_behind_is_killed_and_what_gets_away_makes_its_answer_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = script(folder.path(), "sleep 60 &\necho $! > $0.left\ncat $0.text");
+    assert_eq!(only(folder.path(), of_memory("a", "node", &[&tool])).verdict, Verdict::Pass);
+    let left = std::fs::read_to_string(folder.path().join("tool.left")).expect("its number");
+    // Whoever inherits it may not have buried it yet.
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", left.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+
+    // Out of its group it is a daemon, which may still write.
+    let tool = script(folder.path(), "setsid sleep 4 &\nsleep 0.5\ncat $0.text");
+    let open = only(folder.path(), of_memory("a", "node", &[&tool]));
+    assert_eq!(open.verdict, Verdict::Error);
+    assert!(open.reason.contains("left behind still holds its output open"), "{}", open.reason);
 }
 
 #[test]

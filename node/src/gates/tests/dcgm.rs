@@ -75,16 +75,33 @@ fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
         assert_eq!(verdict(&gate, 0, &with("", None)), Verdict::Pass, "{}", gate.id);
         for test in &tests {
             for status in [Some("Skip"), Some("Not Run"), None] {
-                assert_ne!(verdict(&gate, 0, &with(test, status)), Verdict::Pass, "{}: {test} {status:?}", gate.id);
+                // A missing package is no fault of a GPU.
+                assert_eq!(verdict(&gate, 0, &with(test, status)), Verdict::Error, "{}: {test} {status:?}", gate.id);
             }
             assert_eq!(verdict(&gate, 226, &with(test, Some("Fail"))), Verdict::Fail, "{}: {test}", gate.id);
         }
         let one = with("", None).replacen("\"status\":\"Pass\"", "\"status\":\"Skip\"", 1);
-        assert_ne!(verdict(&gate, 0, &one), Verdict::Pass, "{}: one GPU was skipped", gate.id);
+        assert_eq!(verdict(&gate, 0, &one), Verdict::Error, "{}: one GPU was skipped", gate.id);
         for recording in ["dcgmi-4.2.3-gb10-r1.json", "dcgmi-4.2.3-gb10-r2-skips.json", "dcgmi-3.1.0-8gpus.json"] {
             for exit in [0, 226] {
                 assert_ne!(verdict(&gate, exit, &fixture(recording)), Verdict::Pass, "{}: {recording}", gate.id);
             }
         }
     }
+}
+
+#[test]
+fn a_warning_beside_a_pass_is_counted_and_told() {
+    let mut document: Value =
+        serde_json::from_str(&answer(&[("pcie", "Pass"), ("memory", "Pass")])).expect("the answer");
+    let read = |document: &Value| {
+        let text = document.to_string();
+        parse("dcgm-diag", &Answer { exit: 0, text: &text, messages: "", serial: None }).expect("an answer")
+    };
+    let before = read(&document).number("dcgm.warnings", "").expect("a count");
+    let result = &mut document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["results"][3];
+    result["warnings"] = json!([{ "error_id": 4, "warning": "PCIe replays are above their threshold" }]);
+    let reading = read(&document);
+    assert_eq!(reading.number("dcgm.warnings", ""), Some(before + 1.0));
+    assert_eq!(reading.notes.last().map(String::as_str), Some("pcie: PCIe replays are above their threshold"));
 }

@@ -104,12 +104,16 @@ fn a_fault_is_told_once_to_each_suite_and_none_between_two_looks_is_lost() {
 #[test]
 fn what_was_overwritten_is_no_answer_and_what_is_left_of_it_counts() {
     let mut node = Node::new();
-    (1..=3).for_each(|number| node.says(number, "quiet", 2));
-    assert_eq!(node.verdict("smoke"), Verdict::Pass, "nobody looked before");
+    (0..=2).for_each(|number| node.says(number, "quiet", 2));
+    let lost = node.looks("smoke", true);
+    assert_eq!(lost.verdict, Verdict::Error, "the boot's first record was never read");
+    assert!(lost.reason.contains("overwritten before"), "{}", lost.reason);
+    node.says(3, "quiet", 2);
+    assert_eq!(node.verdict("smoke"), Verdict::Pass, "told once");
     (4..=6).for_each(|number| node.says(number, "quiet", 2));
     let lost = node.looks("smoke", true);
     assert_eq!(lost.verdict, Verdict::Error, "record 4 was never read");
-    assert!(lost.reason.contains("overwritten since the last look"), "{}", lost.reason);
+    assert!(lost.reason.contains("overwritten before"), "{}", lost.reason);
     assert_eq!(node.verdict("smoke"), Verdict::Pass, "told once");
     (7..=9).for_each(|number| node.says(number, "quiet", 2));
     node.says(10, XID, 2);

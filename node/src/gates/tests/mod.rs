@@ -16,3 +16,4 @@ mod runner; // Stages, timeouts, disks
 mod storage; // Shared file systems, modules built on the node
 mod suites; // What the repository ships
 mod together; // Shared answers, and what grows
+mod words; // What stands where a GPU has no answer

@@ -141,6 +141,10 @@ fn a_gate_for_each_disk_asks_every_disk() {
         )
     };
     assert_eq!(verdict(&[Some("S1")]), (Verdict::Pass, verdict(&[Some("S1")]).1, Some("S1".into())));
+    // What was run can be run again, as it stands in the evidence: words are what they stood for.
+    let kept = run(&plan(vec![smart.clone()]), &facts(&[Some("S1")])).expect("results").remove(0).evidence;
+    assert_eq!(kept.argv[2], "/dev/nvme0n1");
+    assert!(kept.stdout.starts_with("== S1: printf %.0s%s /dev/nvme0n1 "), "{}", kept.stdout);
     for (serials, why) in
         [(vec![], "0 on this node"), (vec![None], "no serial"), (vec![Some("S1"), Some("S2")], "told of S1")]
     {

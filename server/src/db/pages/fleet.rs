@@ -80,7 +80,8 @@ pub struct FailingGate {
     pub example: String,
 }
 
-/// Gates that failed or gave no answer on these nodes, or on any, in runs since `since`, the most frequent first. Ids of runs grow with time, so the primary key
+/// Gates that failed or gave no answer on these nodes, or on any, in runs since `since`, the most frequent first; shadows, what was waived, and runs
+/// that say nothing any more are in nobody's way. Ids of runs grow with time, so the primary key
 /// finds the runs.
 ///
 /// # Errors
@@ -96,7 +97,8 @@ pub async fn list_failing_gates(
         r#"SELECT g.gate, count(*) FILTER (WHERE g.verdict = 'fail') AS "fails!", count(*) FILTER (WHERE g.verdict = 'error') AS "errors!",
                   count(DISTINCT r.node_id) AS "nodes!", min(n.name) AS "example!"
            FROM gate_runs r JOIN gate_results g ON g.run_id = r.id JOIN nodes n ON n.id = r.node_id
-           WHERE r.id >= $1 AND g.verdict IN ('fail', 'error') AND ($3::uuid[] IS NULL OR r.node_id = ANY ($3))
+           WHERE r.id >= $1 AND g.verdict IN ('fail', 'error') AND r.voided_at IS NULL
+             AND g.result -> 'waived' IS NULL AND (g.result -> 'shadow') IS DISTINCT FROM 'true'::jsonb AND ($3::uuid[] IS NULL OR r.node_id = ANY ($3))
            GROUP BY g.gate ORDER BY count(*) DESC, g.gate LIMIT $2"#,
         first_id(since),
         limit,

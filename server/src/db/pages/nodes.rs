@@ -5,11 +5,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use muster_core::ids::{ClaimId, NodeId};
-use muster_core::stacks::ConvergeReport;
 use muster_core::values::Mac;
-use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use sqlx::types::mac_address::MacAddress;
 use uuid::Uuid;
 
@@ -37,6 +34,7 @@ pub struct MachineRow {
     pub root_disk_serial: Option<String>,
     pub claim_id: Option<ClaimId>,
     pub claim_generation: Option<i64>,
+    pub claim_state: Option<String>,
     pub pool_spec: Option<serde_json::Value>,
 }
 
@@ -49,7 +47,7 @@ pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Optio
         MachineRow,
         r#"SELECT n.version, n.visit, n.serial, n.smbios_uuid, n.power, n.power_person, n.bmc_address, n.bmc_port,
                   credential.name AS "bmc_credential?", n.bmc_certificate, n.bmc_system, n.bmc_firmware, n.power_reserved_w, n.wish, n.os_host_key, n.os_boot_id,
-                  n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", pool.spec AS "pool_spec?"
+                  n.root_disk_serial, c.id AS "claim_id?: ClaimId", c.generation AS "claim_generation?", c.state AS "claim_state?", pool.spec AS "pool_spec?"
            FROM nodes n
            LEFT JOIN objects credential ON credential.id = n.bmc_credential_id
            LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
@@ -59,25 +57,6 @@ pub async fn find_machine(conn: &mut PgConnection, node: NodeId) -> Result<Optio
     )
     .fetch_optional(conn)
     .await?)
-}
-
-/// What the newest converge of a node did.
-///
-/// # Errors
-/// When the database fails or the report cannot be read any more.
-pub async fn find_converge(conn: &mut PgConnection, node: NodeId) -> Result<Option<ConvergeReport>, Error> {
-    let row = sqlx::query_scalar!(
-        r#"SELECT result AS "result!: Json<JobResult>" FROM
-             (SELECT id, step, state, result FROM jobs WHERE node_id = $1 ORDER BY id DESC LIMIT 200) newest
-           WHERE step IN ('converge', 'recheck', 'drift') AND state = 'succeeded' ORDER BY id DESC LIMIT 1"#,
-        node as NodeId,
-    )
-    .fetch_optional(conn)
-    .await?;
-    Ok(row.and_then(|result| match result.0 {
-        JobResult::Converged(report) => Some(report),
-        _ => None,
-    }))
 }
 
 /// The name of the node that has exactly this serial, MAC or address: what a person copies from a label or an alert.

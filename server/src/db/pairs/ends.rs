@@ -27,6 +27,8 @@ pub struct Candidate {
     pub busy: bool,
     /// Another run, or a sweep, has not given it back.
     pub held: bool,
+    /// Its scheduler gives it no jobs: as it calls that, and why.
+    pub out: Option<String>,
 }
 
 /// Nodes of a pool, or those of them that are named: who was not measured for longest comes first.
@@ -44,7 +46,8 @@ pub async fn list_candidates(
         r#"SELECT n.id AS "id: NodeId", n.name, n.site_id AS "site: ObjectId", site.name AS site_name, n.state, n.wish, n.protected,
                   c.state = 'releasing' AS "releasing!", n.os_host_key IS NOT NULL AS "installed!",
                   EXISTS (SELECT FROM jobs j WHERE j.node_id = n.id AND j.state IN ('queued', 'leased')) AS "busy!",
-                  n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!"
+                  n.held_back OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL) AS "held!",
+                  (SELECT concat_ws(': ', o.state, o.reason) FROM scheduler_outs o WHERE o.node_id = n.id) AS out
            FROM claims c JOIN nodes n ON n.id = c.node_id JOIN objects site ON site.id = n.site_id
            LEFT JOIN LATERAL (SELECT max(r.begun_at) AS at FROM pair_ends e JOIN pair_runs r ON r.id = e.run_id
                               WHERE e.node_id = n.id AND e.position IS NOT NULL) measured ON true
@@ -169,14 +172,16 @@ pub async fn leave_out(
     Ok(())
 }
 
-/// Numbers those that take part, by name.
+/// Numbers those that take part: by name where the survey has time for all edges, else in another order in each run, for rounds go by number, and it is not to
+/// leave the same edges out each time.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET position = numbered.at
-         FROM (SELECT name, (row_number() OVER (ORDER BY name) - 1)::integer AS at FROM pair_ends WHERE run_id = $1 AND left_out IS NULL) numbered
+         FROM (SELECT name, (row_number() OVER (ORDER BY CASE WHEN many > 8 THEN md5(run_id::text || name) END, name) - 1)::integer AS at
+               FROM (SELECT *, count(*) OVER () AS many FROM pair_ends WHERE run_id = $1 AND left_out IS NULL) taken) numbered
          WHERE pair_ends.run_id = $1 AND pair_ends.name = numbered.name",
         run as OperationId,
     )

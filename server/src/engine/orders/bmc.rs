@@ -6,7 +6,7 @@ use muster_core::facts::Firmware;
 use muster_core::ids::ObjectId;
 use muster_core::values::{Digest, Secret};
 use muster_core::wire::bmc::Power;
-use muster_core::wire::bmc::{BmcTarget, IpmiTarget, RotateBmc};
+use muster_core::wire::bmc::{BmcTarget, IpmiTarget, Machine, RotateBmc};
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use sqlx::PgConnection;
 
@@ -77,18 +77,20 @@ async fn passwords(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<P
 fn target(s: &Sources<'_>, user: String, password: Secret, also: Option<Secret>) -> anyhow::Result<Power> {
     let address = s.node.bmc_address.context("the node has no BMC")?;
     let port = u16::try_from(s.node.bmc_port).context("the BMC's port")?;
+    let (uuid, serial) = (s.node.smbios_uuid.clone(), s.node.serial.clone());
+    let machine = (uuid.is_some() || serial.is_some()).then_some(Machine { uuid, serial });
     match s.node.power.as_str() {
         "redfish" => {
             let certificate = s.node.bmc_certificate.as_deref().map(str::parse).transpose()?;
             let system = s.node.bmc_system.clone();
-            Ok(Power::Redfish(BmcTarget { address, port, user, password, certificate, system, also }))
+            Ok(Power::Redfish(BmcTarget { address, port, user, password, certificate, system, also, machine }))
         }
         "ipmi" => {
             let firmware = match s.node.bmc_firmware.as_deref() {
                 Some("bios") => Firmware::Bios,
                 Some(_) | None => Firmware::Uefi,
             };
-            Ok(Power::Ipmi(IpmiTarget { address, port, user, password, firmware, also }))
+            Ok(Power::Ipmi(IpmiTarget { address, port, user, password, firmware, also, machine }))
         }
         other => bail!("{} is powered by {other:?}", s.node.name),
     }

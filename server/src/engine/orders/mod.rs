@@ -10,7 +10,7 @@ mod stack; // The stack, resolved for one node
 
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
-use muster_core::clusters::{ClusterSpec, SlurmCluster};
+use muster_core::clusters::{ClusterSpec, MEASURED, SlurmCluster};
 use muster_core::facts::Facts;
 use muster_core::gates::xid::XidOverrides;
 use muster_core::ids::PermitId;
@@ -169,10 +169,11 @@ async fn spec(
         Step::Sweep => JobSpec::Gates { login: installed(s)?, plan: sweep(conn, s).await? },
         Step::Admit => {
             let revision = db::specs::next_revision(conn).await?;
-            JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)? }
+            let lifts = s.node.in_service.then(|| MEASURED.to_owned());
+            JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)?, lifts }
         }
         Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
-        Step::Hold => drain(s, "muster: measured, back in a while")?,
+        Step::Hold => drain(s, MEASURED)?,
         Step::Drain => drain(s, "muster: leaving service")?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
@@ -315,6 +316,7 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
     let only = wanted(&suite, &s.row.step);
     let site: SiteDocument = serde_json::from_value(s.node.site_spec.clone()).context("the site's spec")?;
     let address = |address: std::net::Ipv4Addr| address.to_string();
+    let waived_until = waivers::gates(conn, s.row.node, s.now).await?;
     Ok(GatePlan {
         only,
         suite,
@@ -332,7 +334,8 @@ async fn gates(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
         ]
         .into(),
         in_use: false,
-        waived: waivers::gates(conn, s.row.node, s.now).await?,
+        waived: waived_until.keys().cloned().collect(),
+        waived_until,
         health: db::sweeps::find_suite(conn, s.row.node, "smoke").await?,
         xid: site.xid,
         firmware: firmware::compared(conn, s).await?,

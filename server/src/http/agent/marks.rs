@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::HeaderValue;
 use http::request::Parts;
 use muster_core::ids::EventId;
-use muster_core::wire::agent::{HEARD, MARK, SERVED_AT};
+use muster_core::wire::headers::{HEARD, MARK, SERVED_AT};
 use sqlx::PgConnection;
 
 use crate::app::App;

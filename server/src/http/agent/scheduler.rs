@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use muster_core::clusters::ClusterSpec;
+use muster_core::clusters::{ClusterSpec, MEASURED};
 use muster_core::wire::scheduler::{NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -70,7 +70,9 @@ async fn compare(
     let out: BTreeMap<&str, &NodeOut> = out.iter().map(|node| (node.name.as_str(), node)).collect();
     let (mut again, mut back, mut changed) = (Vec::new(), Vec::new(), false);
     for member in db::scheduler::list_members(conn, &cluster.name).await? {
-        let said = out.get(member.name.as_str()).filter(|_| !member.held).map(|node| kept(node));
+        // While it is measured, that drain is Muster's own doing. Another, asked for before or meanwhile, is not.
+        let own = |node: &&&NodeOut| member.held && node.reason.as_deref() == Some(MEASURED);
+        let said = out.get(member.name.as_str()).filter(|node| !own(node)).map(|node| kept(node));
         match (&member.state, said) {
             (None, None) => {}
             // The reason it is drained for stays that of the drain, whatever word it has just now: draining, then drained.

@@ -3,8 +3,12 @@
 use muster_core::gates::lint_profile;
 use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
+use sqlx::PgConnection;
 
-use crate::error::Fault;
+use super::fits;
+use crate::app::App;
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, fault};
 
 impl Declared for HardwareProfile {
@@ -41,5 +45,9 @@ impl Declared for HardwareProfile {
             need((1..=30 * 24 * 3600).contains(seconds), &pointer, "1 second to 30 days");
         }
         faults
+    }
+
+    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        fits::check_pools(conn, row).await
     }
 }

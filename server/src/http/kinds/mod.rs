@@ -2,6 +2,7 @@
 
 mod clusters;
 mod credentials;
+mod fits;
 mod hardware_profiles;
 mod images;
 mod network_profiles;

@@ -5,6 +5,7 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::stacks::StackSpec;
 use sqlx::PgConnection;
 
+use super::fits;
 use crate::app::App;
 use crate::auth::Actor;
 use crate::auth::access::Place;
@@ -78,8 +79,8 @@ impl Declared for PoolSpec {
     }
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
-        let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(Vec::new()) };
-        let mut faults = Vec::new();
+        let mut faults = fits::faults(targets)?;
+        let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(faults) };
         if stack.image != self.image {
             let detail = format!("The stack {:?} lies over the image {:?}.", self.stack, stack.image);
             faults.push(fault("/spec/stack", "other_image", detail));

@@ -1,12 +1,20 @@
 //! Suites: refused when a gate could pass without having measured anything.
 
 use muster_core::gates::{Suite, lint};
+use sqlx::PgConnection;
 
-use crate::error::Fault;
+use super::fits;
+use crate::app::App;
+use crate::db::objects::ObjectRow;
+use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, fault};
 
 impl Declared for Suite {
     fn faults(&self) -> Vec<Fault> {
         lint(self).into_iter().map(|problem| fault("/spec/gates", "unsound_gate", problem)).collect()
+    }
+
+    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
+        fits::check_pools(conn, row).await
     }
 }

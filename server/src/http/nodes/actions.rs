@@ -200,33 +200,33 @@ async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&st
     found.map(|row| row.name).ok_or_else(|| wrong("not_found", format!("There is no suite called {key:?}.")))
 }
 
+/// How a node stands, for whoever asks something of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'text> {
+    pub state: NodeState,
+    /// What it was asked for and has not begun.
+    pub pending: Option<&'text str>,
+    pub claimed: bool,
+    pub releasing: bool,
+    pub protected: bool,
+}
+
 /// What keeps a node from being asked.
-///
-/// # Errors
-/// 409 that says what.
-pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
-    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar {
+    Pending,
+    State,
+    NotClaimed,
+    Releasing,
+    Protected,
+}
+
+/// What keeps a node from being asked for this, as the API and the pages have it.
+pub fn bar(node: Standing<'_>, wish: Wish) -> Option<Bar> {
     // A look at a node in service keeps nobody from taking it out.
     let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str(), Wish::Sweep.as_str()];
-    let looked_at = state == NodeState::InService && node.wish.as_deref().is_some_and(|wish| looks.contains(&wish));
-    if let (Some(pending), Some(operation), false) = (&node.wish, node.operation_id, looked_at) {
-        let detail = format!("{} was asked to {pending} and has not begun; try again shortly.", node.name);
-        return Err(Error::Busy { detail, operation });
-    }
-    if !wish_allowed(state, wish) {
-        let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
-        let detail = format!("{} is {state}; {wish} is possible in: {}.", node.name, states.join(", "));
-        return Err(Error::conflict("state", detail));
-    }
-    if matches!(wish, Wish::Converge | Wish::Reinstall) && !node.claimed {
-        let detail = format!("Nothing holds {}: there is no pool that says what to install.", node.name);
-        return Err(Error::conflict("node_not_claimed", detail));
-    }
-    if node.releasing && wish != Wish::Retry {
-        let detail = format!("{} is being released, and only that goes on.", node.name);
-        return Err(Error::conflict("releasing", detail));
-    }
-    // Whatever powers, drains or erases is refused; what lets a node go on is not.
+    let looked_at = node.state == NodeState::InService && node.pending.is_some_and(|wish| looks.contains(&wish));
+    // Whatever powers, drains or erases is refused on a protected node; what lets it go on is not.
     let harmless = matches!(
         wish,
         Wish::Accept
@@ -240,9 +240,55 @@ pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error>
             | Wish::CheckDrift
             | Wish::Sweep
             | Wish::RotateBmc
-    ) && !(wish == Wish::Recover && state == NodeState::InService);
-    match node.protected && !harmless {
-        true => Err(Error::conflict("protected", format!("{} is protected; clear that first.", node.name))),
-        false => Ok(()),
+    ) && !(wish == Wish::Recover && node.state == NodeState::InService);
+    if node.pending.is_some() && !looked_at {
+        return Some(Bar::Pending);
     }
+    if !wish_allowed(node.state, wish) {
+        return Some(Bar::State);
+    }
+    if matches!(wish, Wish::Converge | Wish::Reinstall) && !node.claimed {
+        return Some(Bar::NotClaimed);
+    }
+    if node.releasing && wish != Wish::Retry {
+        return Some(Bar::Releasing);
+    }
+    (node.protected && !harmless).then_some(Bar::Protected)
+}
+
+/// Whether a node can be asked for this.
+///
+/// # Errors
+/// 409 that says what is in the way.
+pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error> {
+    let state: NodeState = node.state.parse().map_err(Error::internal)?;
+    let pending = node.wish.as_deref().zip(node.operation_id);
+    let standing = Standing {
+        state,
+        pending: pending.map(|(wish, _)| wish),
+        claimed: node.claimed,
+        releasing: node.releasing,
+        protected: node.protected,
+    };
+    let name = &node.name;
+    let Some(bar) = bar(standing, wish) else { return Ok(()) };
+    Err(match (bar, pending) {
+        (Bar::Pending, Some((pending, operation))) => {
+            let detail = format!("{name} was asked to {pending} and has not begun; try again shortly.");
+            Error::Busy { detail, operation }
+        }
+        (Bar::Pending | Bar::State, _) => {
+            let states: Vec<&str> = states_for(wish).iter().map(|state| state.as_str()).collect();
+            let detail = format!("{name} is {state}; {wish} is possible in: {}.", states.join(", "));
+            Error::conflict("state", detail)
+        }
+        (Bar::NotClaimed, _) => {
+            let detail = format!("Nothing holds {name}: there is no pool that says what to install.");
+            Error::conflict("node_not_claimed", detail)
+        }
+        (Bar::Releasing, _) => {
+            Error::conflict("releasing", format!("{name} is being released, and only that goes on."))
+        }
+        (Bar::Protected, _) => Error::conflict("protected", format!("{name} is protected; clear that first.")),
+    })
 }

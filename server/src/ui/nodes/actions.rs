@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::http::claims::release::{Disks, release_claim};
 use crate::http::extract::Path;
 use crate::http::idempotency::IdempotencyKey;
-use crate::http::nodes::actions::{ask, needs_reason};
+use crate::http::nodes::actions::{Bar, Standing, ask, bar, needs_reason};
 use crate::http::nodes::view::NodeObject;
 use crate::http::preconditions::Preconditions;
 
@@ -91,35 +91,27 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
     if !actor.holding.somewhere(&verb) {
         return Some(format!("needs {verb}, which the role {} has not", actor.role.as_str()));
     }
-    if !wish_allowed(state, wish) {
-        let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
-        return Some(format!("possible when {}", words.join(", ")));
-    }
-    if let Some(pending) = &machine.wish {
-        return Some(format!("it was asked to {pending} and has not begun"));
-    }
-    if wish == Wish::Release && node.status.claim.is_none() {
+    // A release is asked of the claim, which is what says whether there is anything to release.
+    if wish == Wish::Release && wish_allowed(state, wish) && node.status.claim.is_none() {
         return Some("nothing holds it: there is no claim to release".to_owned());
     }
-    if matches!(wish, Wish::Converge | Wish::Reinstall) && node.status.claim.is_none() {
-        return Some("nothing holds it: no pool says what to install".to_owned());
-    }
-    let protected = node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false);
-    let harmless = matches!(
-        wish,
-        Wish::Accept
-            | Wish::Adopt
-            | Wish::Reject
-            | Wish::Undrain
-            | Wish::Resume
-            | Wish::Retry
-            | Wish::Recover
-            | Wish::Reinstate
-            | Wish::CheckDrift
-            | Wish::Sweep
-            | Wish::RotateBmc
-    ) && !(wish == Wish::Recover && state == NodeState::InService);
-    (protected && !harmless).then(|| "it is protected; clear that first".to_owned())
+    let standing = Standing {
+        state,
+        pending: machine.wish.as_deref(),
+        claimed: node.status.claim.is_some(),
+        releasing: machine.claim_state.as_deref() == Some("releasing"),
+        protected: node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false),
+    };
+    Some(match bar(standing, wish)? {
+        Bar::Pending => format!("it was asked to {} and has not begun", machine.wish.as_deref().unwrap_or_default()),
+        Bar::State => {
+            let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
+            format!("possible when {}", words.join(", "))
+        }
+        Bar::NotClaimed => "nothing holds it: no pool says what to install".to_owned(),
+        Bar::Releasing => "it is being released, and only that goes on".to_owned(),
+        Bar::Protected => "it is protected; clear that first".to_owned(),
+    })
 }
 
 fn words(wish: Wish) -> (&'static str, &'static str) {

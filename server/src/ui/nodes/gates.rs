@@ -2,9 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_api::waivers::{Waiver as Waived, WaiverState};
-use muster_core::gates::{GateResult, Limit, Measured};
+use muster_core::gates::{Evidence, GateResult, Limit, Measured, Verdict};
 use muster_core::ids::NodeId;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::db;
 use crate::db::gates::GateRun;
@@ -13,12 +14,19 @@ use crate::http::waivers;
 use crate::ui::chips::{self, Chip};
 use crate::ui::format::{self, Moment};
 
-const RUNS: i64 = 10;
+/// Runs that are listed.
+const RUNS: usize = 10;
+/// Runs, newest first, among which one can be opened.
+const SEARCHED: i64 = 200;
 /// Characters of a tool's output that a page shows; the API has all that was kept.
 const EVIDENCE: usize = 4000;
+/// Files of one gate that a page shows: one for each disk, of a gate that asks every disk.
+const FILES: usize = 64;
 
 pub(super) struct Gates {
     pub runs: Vec<Run>,
+    /// The one whose results are shown: the newest, unless another was asked for.
+    pub shown: Option<Run>,
     pub results: Vec<Gate>,
     /// Those that count here, or wait for a second person.
     pub waivers: Vec<Waiver>,
@@ -33,10 +41,13 @@ pub(super) struct Waiver {
 }
 
 pub(super) struct Run {
+    pub id: String,
     pub at: Moment,
     pub suite: String,
     pub step: String,
     pub chip: Chip,
+    /// Since when it says nothing of the node any more: parts were replaced.
+    pub voided: Option<Moment>,
 }
 
 pub(super) struct Gate {
@@ -48,15 +59,23 @@ pub(super) struct Gate {
     /// Why it counts as passed all the same; empty where it does not.
     pub waived: String,
     pub reason: String,
+    /// What it means, by its suite; empty where it passed.
+    pub finding: String,
     pub duration: String,
     pub measured: Vec<Value>,
     pub command: String,
     pub exit: String,
-    pub stdout: String,
-    pub stderr: String,
+    /// What the tool said, each stream and file by itself.
+    pub blocks: Vec<Block>,
     pub versions: String,
     /// Whether it opens by itself: somebody came to see this.
     pub open: bool,
+}
+
+pub(super) struct Block {
+    pub name: String,
+    /// Its end: that is where a tool says how it went.
+    pub text: String,
 }
 
 pub(super) struct Value {
@@ -67,20 +86,55 @@ pub(super) struct Value {
     pub chip: Chip,
 }
 
-/// The runs of a node.
-pub(super) async fn load(conn: &mut PgConnection, node: NodeId, now: Timestamp) -> Result<Gates, Error> {
-    let runs = db::gates::list(conn, node, RUNS).await?;
-    let results = match runs.first() {
-        Some(newest) => db::gates::results(conn, newest.id).await?,
+/// The runs of a node, with the results of one of them.
+pub(super) async fn load(
+    conn: &mut PgConnection,
+    node: NodeId,
+    asked: Option<Uuid>,
+    now: Timestamp,
+) -> Result<Gates, Error> {
+    let mut runs = db::gates::list(conn, node, SEARCHED).await?;
+    let shown = match asked {
+        None => runs.first().cloned(),
+        // Of this node's alone: whoever may see it may not see every other one.
+        Some(id) => {
+            let found = runs.iter().find(|run| run.id.0 == id).cloned();
+            Some(
+                found
+                    .ok_or_else(|| Error::NotFound(format!("gate run {id} among the newest {SEARCHED} of the node")))?,
+            )
+        }
+    };
+    let results = match &shown {
+        Some(run) => db::gates::results(conn, run.id).await?,
         None => Vec::new(),
     };
+    runs.truncate(RUNS);
     let waivers = db::waivers::list(conn, node).await?;
     let waivers = waivers.into_iter().map(|row| waivers::object(row, now)).collect::<Result<Vec<_>, _>>()?;
     Ok(Gates {
         waivers: waivers.into_iter().filter_map(|waiver| waived(waiver, now)).collect(),
         runs: runs.into_iter().map(|row| run(row, now)).collect(),
+        shown: shown.map(|row| run(row, now)),
         results: results.into_iter().take(200).map(gate).collect(),
     })
+}
+
+/// The run that led a node to where it is since `entered`: the last one that ended before, where the reason names a gate.
+pub(super) async fn cause(
+    conn: &mut PgConnection,
+    node: NodeId,
+    (reason, entered): (&str, Timestamp),
+) -> Result<Option<String>, Error> {
+    let runs = db::gates::list(conn, node, SEARCHED).await?;
+    let Some(run) = runs.into_iter().find(|run| run.finished_at <= entered && run.verdict != "pass") else {
+        return Ok(None);
+    };
+    let results = db::gates::results(conn, run.id).await?;
+    let named = results
+        .iter()
+        .any(|result| result.verdict != Verdict::Pass && reason.contains(&format!("gate {}: ", result.gate)));
+    Ok(named.then(|| run.id.to_string()))
 }
 
 /// A waiver that counts, or may soon.
@@ -101,6 +155,8 @@ fn waived(waiver: Waived, now: Timestamp) -> Option<Waiver> {
 
 fn run(row: GateRun, now: Timestamp) -> Run {
     Run {
+        id: row.id.to_string(),
+        voided: row.voided_at.map(|at| format::moment(at.to_jiff(), now)),
         at: format::moment(row.finished_at, now),
         suite: format::cut(&row.suite, 80),
         step: row.step.replace('_', " "),
@@ -113,11 +169,6 @@ fn gate(result: GateResult) -> Gate {
     let versions = evidence.versions.iter().take(20).map(|(tool, version)| format!("{tool} {version}"));
     let command: Vec<String> = evidence.argv.iter().take(200).map(|word| format::shell(word)).collect();
     let passed = result.verdict.as_str() == "pass";
-    let files = evidence.files.iter().map(|(name, text)| format!("== {name}\n{text}"));
-    let kernel =
-        Some(&evidence.kernel_log).filter(|log| !log.is_empty() && !passed).map(|log| format!("== kernel log\n{log}"));
-    let stdout = Some(evidence.stdout.clone()).filter(|text| !text.is_empty());
-    let said = stdout.into_iter().chain(files).chain(kernel).collect::<Vec<_>>().join("\n");
     Gate {
         id: format::cut(&result.gate, 80),
         title: format::cut(&result.title, 120),
@@ -132,15 +183,25 @@ fn gate(result: GateResult) -> Gate {
         },
         waived: result.waived.map(|waived| waiver_told(&waived, result.verdict.as_str())).unwrap_or_default(),
         reason: format::cut(&result.reason, 600),
+        finding: format::cut(&result.finding, 600),
         duration: format::duration(SignedDuration::from_millis(i64::try_from(result.duration_ms).unwrap_or(i64::MAX))),
         measured: result.measured.iter().take(64).map(value).collect(),
         command: format::cut(&command.join(" "), 1000),
         exit: evidence.exit.map(|code| code.to_string()).unwrap_or_default(),
-        stdout: format::cut(&said, EVIDENCE),
-        stderr: format::cut(&evidence.stderr, EVIDENCE),
+        blocks: blocks(&evidence, passed),
         versions: format::cut(&versions.collect::<Vec<_>>().join(", "), 400),
         open: !passed,
     }
+}
+
+/// What is shown of the evidence; the kernel's log only where something is wrong.
+fn blocks(evidence: &Evidence, passed: bool) -> Vec<Block> {
+    let kernel = if passed { "" } else { evidence.kernel_log.as_str() };
+    let streams = [("Output", evidence.stdout.as_str()), ("Errors", evidence.stderr.as_str())];
+    let files = evidence.files.iter().take(FILES).map(|(name, text)| (name.as_str(), text.as_str()));
+    let all = streams.into_iter().chain(files).chain([("Kernel log", kernel)]);
+    let told = all.filter(|(_, text)| !text.is_empty());
+    told.map(|(name, text)| Block { name: format::cut(name, 120), text: format::tail(text, EVIDENCE) }).collect()
 }
 
 fn waiver_told(waived: &muster_core::gates::Waived, verdict: &str) -> String {

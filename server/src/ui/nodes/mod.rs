@@ -21,6 +21,8 @@ use muster_api::nodes::NodeStatus;
 use muster_core::ids::NodeId;
 use muster_core::lifecycle::state::Wish;
 use serde::Deserialize;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
 use super::chips::{self, Chip};
 use super::format::{self, Moment, member};
@@ -84,6 +86,8 @@ struct Head {
     progress: Option<progress::Progress>,
     operation: Option<String>,
     asked: String,
+    /// The gate run that led here, of a node that a gate took out.
+    cause: Option<String>,
 }
 
 struct Condition {
@@ -103,6 +107,8 @@ struct Address {
 pub(super) struct NodeQuery {
     /// `oldest` turns the timeline round.
     order: String,
+    /// The gate run whose results are shown; the newest without one.
+    run: Option<Uuid>,
 }
 
 /// One node, by name or id.
@@ -122,12 +128,13 @@ pub(super) async fn show_node(
     let steps = db::operations::list_node_steps(&mut conn, id, timeline::STEPS).await?;
     let of_node = EventFilter { node: Some(id), ..EventFilter::default() };
     let events = db::events::latest(&mut conn, &of_node, timeline::EVENTS).await?;
-    let converged = db::pages::nodes::find_converge(&mut conn, id).await?;
+    let look = db::drift::find_look(&mut conn, id).await?;
     let facts = db::facts::latest(&mut conn, id).await?;
     let said = db::firmware::latest(&mut conn, id).await?;
     let components = db::components::list(&mut conn, id).await?;
     let console = db::consoles::tail(&mut conn, id, None, 1).await?;
-    let gates = gates::load(&mut conn, id, now).await?;
+    let gates = gates::load(&mut conn, id, query.run, now).await?;
+    let cause = cause(&mut conn, id, &node.status).await?;
     let recoveries = recoveries::load(&mut conn, id, now).await?;
     let name = node.name.to_string();
     let mut actions = actions::offered(&node, &machine, &actor)?;
@@ -140,7 +147,7 @@ pub(super) async fn show_node(
             .by_hand(format!("muster node why {name}"), &format!("/v1/nodes/{name}"))
             .live(Live::Shown),
         id: node.id.to_string(),
-        head: head(&node.status, &machine, running, now),
+        head: Head { cause, ..head(&node.status, &machine, running, now) },
         conditions: conditions(&node.status, now),
         timeline: timeline::merge(&name, events, steps, &query.order, now),
         gates,
@@ -151,7 +158,7 @@ pub(super) async fn show_node(
         parts_refused: actions::refused(&node, &machine, &actor, Wish::ReplaceParts)?,
         console: console.last().map(|chunk| format::moment(chunk.at, now)),
         network: network(&node),
-        stack: stack::of(&node, &machine, converged),
+        stack: stack::of(&node, &machine, look, now),
         actions,
         machine: machine_pairs(&node, &machine),
         name,
@@ -183,6 +190,16 @@ fn head(status: &NodeStatus, machine: &MachineRow, progress: Option<progress::Pr
         progress,
         operation: status.operation.map(|id| id.to_string()),
         asked: machine.wish.clone().unwrap_or_default(),
+        cause: None,
+    }
+}
+
+/// The gate run that took a node out, where one did.
+async fn cause(conn: &mut PgConnection, node: NodeId, status: &NodeStatus) -> Result<Option<String>, Error> {
+    let out = ["draining", "repairing", "quarantined", "failed"].contains(&status.state.as_str());
+    match (&status.reason, status.entered_at) {
+        (Some(reason), Some(entered)) if out => gates::cause(conn, node, (reason, entered)).await,
+        _ => Ok(None),
     }
 }
 

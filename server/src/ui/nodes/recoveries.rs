@@ -19,6 +19,8 @@ pub(super) struct Recovery {
     pub signature: String,
     pub at: Moment,
     pub under_way: bool,
+    /// By the fleet's breaker, or because too much was tried.
+    pub held_back: bool,
     pub rungs: Vec<Step>,
 }
 
@@ -52,6 +54,7 @@ fn shown(row: RecoveryRow, now: Timestamp) -> Recovery {
         signature: format::cut(&row.signature, 100),
         at: format::moment(row.begun_at, now),
         under_way: row.ended.is_none(),
+        held_back: row.ended.as_deref() == Some("held_back"),
         rungs: row.rungs.iter().enumerate().map(rung).collect(),
     }
 }

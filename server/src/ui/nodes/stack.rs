@@ -1,11 +1,13 @@
-//! The claim on a node, what its pool wants, and what the newest converge found.
+//! The claim on a node, what its pool wants, and what the newest converge or comparison found.
 
-use muster_core::stacks::{ConvergeReport, ItemOutcome};
+use jiff::Timestamp;
+use muster_core::stacks::{ItemOutcome, ItemReport};
 
 use super::{Pair, pair};
+use crate::db::drift::Look;
 use crate::db::pages::nodes::MachineRow;
 use crate::http::nodes::view::NodeObject;
-use crate::ui::format::{self, member};
+use crate::ui::format::{self, Moment, member};
 
 const ITEMS: usize = 200;
 
@@ -16,7 +18,10 @@ pub(super) struct Stack {
 }
 
 pub(super) struct Converged {
+    pub at: Moment,
     pub told: String,
+    /// Whether something was left that differs: drift.
+    pub differs: bool,
     pub items: Vec<Item>,
 }
 
@@ -27,7 +32,7 @@ pub(super) struct Item {
     pub after: String,
 }
 
-pub(super) fn of(node: &NodeObject, machine: &MachineRow, converged: Option<ConvergeReport>) -> Stack {
+pub(super) fn of(node: &NodeObject, machine: &MachineRow, look: Option<Look>, now: Timestamp) -> Stack {
     let mut pairs = Vec::new();
     if let Some(pool) = &node.status.pool {
         pairs.push(pair("Pool", pool.clone()));
@@ -37,21 +42,31 @@ pub(super) fn of(node: &NodeObject, machine: &MachineRow, converged: Option<Conv
             pairs.push(pair(name, member(spec, of)));
         }
     }
-    Stack { claim: node.status.claim.clone().unwrap_or_default(), pairs, converged: converged.map(report) }
+    Stack { claim: node.status.claim.clone().unwrap_or_default(), pairs, converged: look.map(|look| report(look, now)) }
 }
 
-fn report(report: ConvergeReport) -> Converged {
-    let changed: Vec<_> = report.items.iter().filter(|item| item.outcome != ItemOutcome::Unchanged).collect();
+fn report(look: Look, now: Timestamp) -> Converged {
+    let report = look.report;
+    let mut items: Vec<_> = report.items.iter().filter(|item| item.outcome != ItemOutcome::Unchanged).collect();
+    // What is wrong now comes first.
+    items.sort_by_key(|item| item.outcome != ItemOutcome::Differs);
+    let differ = items.iter().filter(|item| item.outcome == ItemOutcome::Differs).count();
+    let changed = items.len() - differ;
     let reboot = match report.reboot_for.len() {
         0 => String::new(),
         many => format!(", {many} need a reboot to hold"),
     };
-    let told = format!("{} items checked, {} changed{reboot}; lock {}", report.items.len(), changed.len(), report.lock);
-    let item = |item: &&muster_core::stacks::ItemReport| Item {
+    let told = format!(
+        "{} items checked, {differ} differ, {changed} were changed{reboot}; lock {}",
+        report.items.len(),
+        report.lock
+    );
+    let item = |item: &&ItemReport| Item {
         name: format::cut(&item.item, 160),
         outcome: if item.outcome == ItemOutcome::Changed { "changed" } else { "differs" },
         before: format::cut(item.before.as_deref().unwrap_or("–"), 120),
         after: format::cut(item.after.as_deref().unwrap_or("–"), 120),
     };
-    Converged { told, items: changed.iter().take(ITEMS).map(item).collect() }
+    let items = items.iter().take(ITEMS).map(item).collect();
+    Converged { at: format::moment(look.observed_at, now), told, differs: differ > 0, items }
 }

@@ -96,7 +96,7 @@ fn bmcs() -> Bmcs {
 fn ipmi_target(port: u16) -> IpmiTarget {
     let password = Secret::new("secret");
     let (address, user) = (Ipv4Addr::LOCALHOST.into(), "admin".into());
-    IpmiTarget { address, port, user, password, firmware: Firmware::Uefi, also: None }
+    IpmiTarget { address, port, user, password, firmware: Firmware::Uefi, also: None, machine: None }
 }
 
 fn job() -> JobId {

@@ -68,7 +68,8 @@ impl Sushy {
         wait_for_tcp(&mut simulator, port).await;
         let (user, password) = ("admin".to_owned(), Secret::new("secret"));
         let address = "127.0.0.1".parse().unwrap();
-        let target = BmcTarget { address, port, user, password, certificate: None, system: None, also: None };
+        let target =
+            BmcTarget { address, port, user, password, certificate: None, system: None, also: None, machine: None };
         Some(Self { folder, target, certificate: Digest::of(cert.der()), bmcs: bmcs(), _simulator: simulator })
     }
 

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_core::clusters::{SlurmCluster, SlurmNode};
+use muster_core::clusters::{MEASURED, SlurmCluster, SlurmNode};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -222,8 +222,16 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
         Some("NHC: fan 3"),
         "and keeps its reason"
     );
+    // Given back after it was measured, it stays out for whoever drained it, its own health check among them.
+    for other in ["NHC: fan 3", "muster: gate kernel.new: kernel.xid_fatal is 1 events"] {
+        slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={other}")]).await;
+        let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
+        assert_eq!((back.draining(), back.reason.as_deref()), (true, Some(other)));
+    }
     slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
-    controller.admit(&nodes, "n1", &watch).await.unwrap();
+    controller.drain("n1", MEASURED, &watch).await.unwrap();
+    let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
+    assert!(!back.draining(), "{back}");
 
     // The profile asks for more memory than the machine has: the controller itself refuses the node.
     nodes[0].real_memory *= 100;

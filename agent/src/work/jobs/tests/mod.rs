@@ -10,7 +10,7 @@ use muster_core::ids::{JobId, NodeId, PermitId};
 use muster_core::values::Digest;
 use muster_core::wire::agent::{ActRecord, Job, JobResult, JobSpec, Outcome};
 use muster_core::wire::bmc::Power;
-use muster_core::wire::bmc::{BmcTarget, RotateBmc};
+use muster_core::wire::bmc::{BmcTarget, Machine, RotateBmc};
 use muster_core::wire::node::Failure;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -231,6 +231,35 @@ async fn another_certificate_ends_the_job_and_nothing_was_sent() {
     let Outcome::Failed { failure } = world.outcome_of_power_off(&pinned).await else { panic!("a stranger") };
     assert_eq!((failure.code.as_str(), failure.retryable), ("bmc_certificate_changed", false), "{}", failure.message);
     assert_eq!(bmc.state().calls, 0);
+}
+
+/// A mistyped address: the BMC there has another machine behind it, and takes the same password.
+#[tokio::test]
+async fn a_bmc_of_another_machine_is_told_nothing() {
+    let bmc = FakeBmc::start().await;
+    bmc.state().power = "On";
+    let of = |uuid: &str, serial: Option<&str>| {
+        let machine = Machine { uuid: Some(uuid.into()), serial: serial.map(str::to_owned) };
+        BmcTarget { machine: Some(machine), ..bmc.target.clone() }
+    };
+    let (own, other) = ("4c4c4544-0043-4810-8052-b4c04f4e3132", "4c4c4544-0043-4810-8052-b4c04f4e3133");
+    for target in [of(other, None), of(own, Some("SN-2"))] {
+        let mut world = World::new(limits()).await;
+        let [on, cycle] = switch(&target);
+        let off = JobSpec::PowerOff { power: Power::Redfish(target), login: None, permit: PermitId::new() };
+        for spec in [on, cycle, off] {
+            let Outcome::Failed { failure } = world.outcome_of(spec, Vec::new()).await else {
+                panic!("another machine")
+            };
+            assert_eq!((failure.code.as_str(), failure.retryable), ("identity_mismatch", false), "{}", failure.message);
+            assert!(failure.message.contains("correct bmc.address of the node"), "{}", failure.message);
+        }
+        assert!(world.acts().is_empty() && bmc.state().resets.is_empty());
+    }
+    // In the other byte order it is the same, and a filler is no name.
+    let mut world = World::new(limits()).await;
+    let swapped = of("44454c4c-4300-1048-8052-b4c04f4e3132", Some("To Be Filled By O.E.M."));
+    assert_eq!(world.outcome_of_power_off(&swapped).await, OFF);
 }
 
 const ON: Outcome = Outcome::Succeeded { result: JobResult::PoweredOn };

@@ -2,7 +2,20 @@
 
 /// The message of a line, without time, host and level; `None` when it is no line of a log.
 pub(super) fn message(line: &str) -> Option<&str> {
-    decoded(line).or_else(|| bracketed(line)).or_else(|| dated(line)).or_else(|| syslog(line)).or_else(|| record(line))
+    let message = decoded(line)
+        .or_else(|| bracketed(line))
+        .or_else(|| dated(line))
+        .or_else(|| syslog(line))
+        .or_else(|| record(line));
+    message.map(|message| behind_caller(message).unwrap_or(message))
+}
+
+/// `[ T3919] message`, `[   C12] message`: the thread or processor that said it. A kernel with `CONFIG_PRINTK_CALLER` puts it before each message
+/// (`print_caller` of kernel/printk/printk.c), and dmesg prints it behind the time.
+fn behind_caller(message: &str) -> Option<&str> {
+    let (caller, rest) = message.trim_start().strip_prefix('[')?.split_once(']')?;
+    let known = caller.trim_start().strip_prefix(['T', 'C']).is_some_and(digits);
+    known.then(|| rest.strip_prefix(' ').unwrap_or(rest))
 }
 
 /// What journalctl says of itself: `-- Boot 6a… --`.
@@ -77,6 +90,13 @@ mod tests {
             "Feb 23 16:24:18 node-7 kernel: NVRM: message",
             "kern  :err   : [   12.345678] NVRM: message",
             "3,339,5140900,-;NVRM: message",
+            // With the caller: as the kernel writes it, as dmesg does, and of an interrupt.
+            "[  520.899558][ T3919] NVRM: message",
+            "[  520.899558] [   T3919] NVRM: message",
+            "[  520.899558] [     C12] NVRM: message",
+            "kern  :err   : [  520.899558] [   T3919] NVRM: message",
+            "2025-02-23T16:24:18,123456+01:00 [   T3919] NVRM: message",
+            "3,339,5140900,-,caller=T3919;NVRM: message",
         ];
         for line in lines {
             assert_eq!(message(line), Some("NVRM: message"), "{line}");
@@ -114,5 +134,8 @@ mod tests {
         }
         assert_eq!(message("2025-02-23T16:24:18 a b kernel: m"), Some("a b kernel: m"), "the kernel's own words");
         assert_eq!(message("3,339,514,-,caller=T1;m"), Some("m"));
+        for own in ["[Hardware Error]: m", "[drm:amdgpu] m", "[T] m", "[X1] m", "[T1x] m", "[T1"] {
+            assert_eq!(message(&format!("[   12.345678] {own}")), Some(own), "no caller");
+        }
     }
 }

@@ -14,9 +14,15 @@ use crate::gates::cursor::{self, Since};
 use crate::gates::parsers::{Answer, Bench, Reading, scan};
 
 const NOTES_MAX: usize = 10;
+/// What each boot begins with (`linux_banner`, printed by `start_kernel` of init/main.c): without it, the beginning of the log is gone.
+const BANNER: &str = "Linux version ";
+/// A line's end within a message, as /dev/kmsg writes it (Documentation/ABI/testing/dev-kmsg).
+const LINE_END: &str = "\\x0a";
 /// Counted even where there are none.
-const METRICS: [&str; 12] = [
+const METRICS: [&str; 15] = [
     "kernel.gpu_lost",
+    "kernel.amdgpu_fatal",
+    "kernel.amdgpu_resets",
     "kernel.aer_corrected",
     "kernel.aer_uncorrected",
     "kernel.mce_corrected",
@@ -27,6 +33,7 @@ const METRICS: [&str; 12] = [
     "kernel.io_errors",
     "kernel.fs_readonly",
     "kernel.lockups",
+    "kernel.hung_tasks",
     "kernel.oom_kills",
 ];
 
@@ -38,7 +45,9 @@ pub(in crate::gates::parsers) fn parse(
         return Err(format!("the log was not read: {}", scan::word(answer.messages)));
     }
     scan::whole(answer.text)?;
-    let reading = counted(answer.text, overrides)?;
+    let mut reading = counted(answer.text, overrides)?;
+    let begins = answer.text.lines().filter_map(line::message).any(|message| message.starts_with(BANNER));
+    reading.count("kernel.beginning_lost", usize::from(!begins));
     match reading.number("kernel.lines", "") {
         Some(lines) if lines > 0.0 => Ok(reading),
         _ => Err("it has no line of a kernel's log".into()),
@@ -60,7 +69,7 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
     let lost = match look.since {
         Since::LastLook | Since::FirstLook => None,
         Since::Boot => Some("booted since the last look: the end of the boot before is not known"),
-        Since::Overwritten => Some("records were overwritten since the last look, before they were read"),
+        Since::Overwritten => Some("records were overwritten before this look could read them"),
         Since::CutShort => Some("more was said than one look reads: the next one goes on"),
     };
     reading.notes.extend(lost.map(str::to_owned));
@@ -73,31 +82,31 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     let mut counts: BTreeMap<&'static str, usize> = METRICS.iter().map(|metric| (*metric, 0)).collect();
     let mut events = xid::Events::default();
     let mut notes = Vec::new();
-    let mut lines = 0;
-    for text in text.lines().filter(|text| !line::is_remark(text)) {
-        let Some(message) = line::message(text) else {
-            // A message of several lines goes on without a time.
-            if lines > 0 && (text.is_empty() || text.starts_with([' ', '\t'])) {
-                continue;
-            }
-            return Err(format!("{:?} is no line of a kernel's log", scan::word(text)));
+    let records = records(text)?;
+    for record in &records {
+        if events.note(record) {
+            continue;
+        }
+        // The name of a process may hold a line's end, and any words behind it.
+        let more: Vec<&str> = match signs::is_of_a_process(record) {
+            true => Vec::new(),
+            false => record.split(LINE_END).skip(1).collect(),
         };
-        lines += 1;
-        let sign = match events.note(message) {
-            true => None,
-            false => signs::of(message),
-        };
+        if more.iter().filter(|line| events.note(line)).count() > 0 {
+            continue;
+        }
+        let sign = signs::of(record).or_else(|| more.iter().find_map(|line| signs::of(line)));
         if let Some(metric) = sign {
             *counts.entry(metric).or_default() += 1;
             if metric != "kernel.link_downs" && notes.len() < NOTES_MAX {
-                notes.push(scan::word(message));
+                notes.push(scan::word(record));
             }
         }
     }
     let found = events.judge(overrides);
     counts.extend(found.counts);
     let mut reading = Reading::default();
-    reading.count("kernel.lines", lines);
+    reading.count("kernel.lines", records.len());
     for (metric, count) in counts {
         reading.count(metric, count);
     }
@@ -109,11 +118,84 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     Ok(reading)
 }
 
+/// The messages of a log. One of several lines goes on without a time: dmesg and journalctl indent what follows, /dev/kmsg writes [`LINE_END`], and so
+/// is it kept here.
+fn records(text: &str) -> Result<Vec<String>, String> {
+    let mut records: Vec<String> = Vec::new();
+    for text in text.lines().filter(|text| !line::is_remark(text)) {
+        match (line::message(text), records.last_mut()) {
+            (Some(message), _) => records.push(message.to_owned()),
+            (None, Some(last)) if text.is_empty() || text.starts_with([' ', '\t']) => {
+                last.push_str(LINE_END);
+                last.push_str(text.trim());
+            }
+            (None, _) => return Err(format!("{:?} is no line of a kernel's log", scan::word(text))),
+        }
+    }
+    Ok(records)
+}
+
 #[cfg(test)]
 mod tests {
     use muster_core::gates::xid::{Action, Row, XidOverrides};
 
     use super::*;
+
+    fn read(text: &str) -> Reading {
+        parse(&Answer { exit: 0, text, messages: "", serial: None }, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_of_several_lines_is_read_to_its_end() {
+        // The words are NVSentinel's issue 155; dmesg indents what follows, the kernel escapes it.
+        let [first, second, third] = [
+            "NVRM: The NVIDIA GPU 0000:b3:00.0",
+            "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+            "NVRM: fallen off the bus and is not responding to commands.",
+        ];
+        for text in [
+            format!("[   12.345678] {first}\n               {second}\n               {third}\n[   12.4] quiet\n"),
+            format!(
+                "[   12.345678] [ T3919] {first}\n                       {second}\n                       {third}\n"
+            ),
+            format!("3,339,5140900,-;{first}\\x0a{second}\\x0a{third}\n SUBSYSTEM=pci\n"),
+        ] {
+            assert_eq!(read(&text).number("kernel.gpu_lost", ""), Some(1.0), "{text}");
+        }
+        let xid = "NVRM: Xid (PCI:0000:b3:00): 79, pid=1, name=x, GPU has fallen off the bus.";
+        let reading = read(&format!("[   12.345678] {first}\n               {xid}\n"));
+        assert_eq!(reading.number("kernel.xid_fatal", ""), Some(1.0));
+    }
+
+    #[test]
+    fn a_log_without_its_beginning_says_so() {
+        let lost = |text: &str| read(text).number("kernel.beginning_lost", "");
+        let banner = "[    0.000000] Linux version 6.1.0-31-amd64 (debian-kernel@lists.debian.org)\n";
+        assert_eq!((lost(banner), lost("[   12.3] quiet\n")), (Some(0.0), Some(1.0)));
+        // What names it is not it.
+        assert_eq!(lost("[   12.3] loadable module for Linux version 6.1.0\n"), Some(1.0));
+    }
+
+    #[test]
+    fn the_name_of_a_process_is_no_line_of_the_kernels() {
+        for text in [
+            "[   12.3] traps: a\n           I/O error[4242] general protection fault ip:401136\n",
+            "[   12.3] NVRM: Xid (PCI:0000:b3:00): 13, pid=1, name=a\n           I/O error, Graphics SM Warp Exception\n",
+            "6,339,514,-;traps: a\\x0aI/O error[4242] general protection fault ip:401136\n",
+        ] {
+            assert_eq!(read(text).number("kernel.io_errors", ""), Some(0.0), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_xid_that_is_not_known_in_full_is_counted() {
+        let xid = |rest: &str| read(&format!("[   12.3] NVRM: Xid (PCI:0000:b3:00): {rest}\n"));
+        for rest in ["79 pid=1, GPU has fallen off the bus.", "?, pid=1", "4242, pid=1, name=x, words", "79", ""] {
+            let (unknown, fatal) =
+                (xid(rest).number("kernel.xid_unknown", ""), xid(rest).number("kernel.xid_fatal", ""));
+            assert_eq!(unknown.zip(fatal).map(|(unknown, fatal)| unknown + fatal), Some(1.0), "{rest:?}");
+        }
+    }
 
     #[test]
     fn a_sites_own_row_decides_and_its_version_is_told() {

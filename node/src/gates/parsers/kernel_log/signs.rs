@@ -9,11 +9,17 @@ pub(super) fn of(message: &str) -> Option<&'static str> {
         return None;
     }
     gpu(message)
+        .or_else(|| amdgpu(message))
         .or_else(|| pcie(message))
         .or_else(|| memory(message))
         .or_else(|| adapter(message))
         .or_else(|| disk(message))
         .or_else(|| machine(message))
+}
+
+/// Whether a message holds the name of a process.
+pub(super) fn is_of_a_process(message: &str) -> bool {
+    process(message).is_some() || names_a_process(message)
 }
 
 /// A GPU that is gone says so in lines of its own, with or without an Xid.
@@ -22,8 +28,28 @@ fn gpu(message: &str) -> Option<&'static str> {
     (message.starts_with("NVRM:") && any(message, &lost)).then_some("kernel.gpu_lost")
 }
 
-/// PCI Express Advanced Error Reporting; both spellings of the kernel.
+/// AMD's driver: errors that its RAS could not correct, and resets, with the queues of commands whose end did not come
+/// (drivers/gpu/drm/amd/amdgpu: amdgpu_ras.c, amdgpu_device.c, amdgpu_job.c).
+fn amdgpu(message: &str) -> Option<&'static str> {
+    const UNCORRECTED: &str = " uncorrectable hardware errors detected in ";
+    if !message.starts_with("amdgpu ") && !message.starts_with("[drm:amdgpu_") {
+        return None;
+    }
+    if let Some((before, of)) = message.split_once(UNCORRECTED) {
+        // `1 new …`; the total of all that were told before is none of now. A count that is not one, as `no`, tells of none.
+        let count =
+            before.trim_end_matches(" new").rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0u64);
+        return (count > 0 && !of.starts_with("total ")).then_some("kernel.amdgpu_fatal");
+    }
+    let timeout = message.split_once("ring ").is_some_and(|(_, rest)| rest.contains(" timeout"));
+    (timeout || message.contains("GPU reset begin!")).then_some("kernel.amdgpu_resets")
+}
+
+/// PCI Express Advanced Error Reporting, in both spellings of the kernel, and a port that cut its link off (drivers/pci/pcie/dpc.c).
 fn pcie(message: &str) -> Option<&'static str> {
+    if message.contains("DPC: containment event") {
+        return Some("kernel.aer_uncorrected");
+    }
     if !any(message, &["AER: ", "PCIe Bus Error: "]) {
         return None;
     }
@@ -75,6 +101,9 @@ fn adapter(message: &str) -> Option<&'static str> {
     ];
     let warning = ["insufficient power", "igh temperature", "ACCESS_REG", "available PCIe bandwidth, limited by"];
     if message.starts_with("mlx5_core") {
+        if let known @ Some(_) = mlx5_health(message) {
+            return known;
+        }
         if any(message, &fatal) {
             return Some("kernel.mlx5_fatal");
         }
@@ -87,12 +116,35 @@ fn adapter(message: &str) -> Option<&'static str> {
     down.then_some("kernel.link_downs")
 }
 
+/// What the adapter's firmware says of itself (drivers/net/ethernet/mellanox/mlx5/core/health.c).
+fn mlx5_health(message: &str) -> Option<&'static str> {
+    /// `MLX5_SENSOR_NIC_DISABLED`: what every virtual function says when it is taken away (SR-IOV is disabled).
+    const DISABLED: &str = "Fatal error 3 detected";
+    if message.contains("Fatal error ") && message.ends_with(" detected") {
+        return Some(if message.ends_with(DISABLED) { "kernel.mlx5_warnings" } else { "kernel.mlx5_fatal" });
+    }
+    // As the kernel's levels: 0 is an emergency, 3 an error, 4 a warning. One that cannot be read is taken for the worse.
+    let (_, rest) = message.split_once("Health issue observed, ")?;
+    let severity = rest.rsplit_once("severity(").and_then(|(_, rest)| rest.split_once(')')?.0.parse::<u8>().ok());
+    Some(if severity.is_some_and(|severity| severity > 3) { "kernel.mlx5_warnings" } else { "kernel.mlx5_fatal" })
+}
+
+/// Whether a message is of a drive for media that come and go: a BMC's are unplugged while they are mounted, and say so.
+fn is_removable(message: &str) -> bool {
+    let device = message.split_once("dev ").map_or("", |(_, rest)| rest);
+    let number = device.strip_prefix("sr").or_else(|| device.strip_prefix("fd"));
+    number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// Disks and file systems.
 fn disk(message: &str) -> Option<&'static str> {
     let readonly =
         ["Remounting filesystem read-only", "forced readonly", "Corruption of in-memory data", "EXT4-fs error"];
     if any(message, &readonly) {
         return Some("kernel.fs_readonly");
+    }
+    if is_removable(message) {
+        return None;
     }
     let io = ["I/O error", "critical medium error", "critical target error"];
     let nvme = ["timeout, ", "controller is down", "Device not ready", "Removing after probe failure"];
@@ -106,17 +158,30 @@ fn machine(message: &str) -> Option<&'static str> {
 
 /// What tells of a process and counts. A job that meets its own memory limit is not counted.
 fn process(message: &str) -> Option<&'static str> {
+    // Slow storage does it too: a task that stands still is told apart from a processor that does.
     let stands = message.starts_with("INFO: task ") && message.contains("blocked for more than");
     let stuck = message.starts_with("watchdog: BUG: soft lockup");
     let killed = message.starts_with("Out of memory: Killed process");
-    (stands || stuck).then_some("kernel.lockups").or(killed.then_some("kernel.oom_kills"))
+    match (stands, stuck, killed) {
+        (true, ..) => Some("kernel.hung_tasks"),
+        (_, true, _) => Some("kernel.lockups"),
+        (.., true) => Some("kernel.oom_kills"),
+        (false, false, false) => None,
+    }
 }
 
 /// Messages that hold the name of a process, which its user chose, and that tell nothing of the machine.
 fn names_a_process(message: &str) -> bool {
     let begins = ["traps: ", "Memory cgroup out of memory", "oom-kill:", "audit: ", "CPU: ", "process '"];
-    let holds =
-        ["]: segfault at ", "potentially unexpected fatal signal", "invoked oom-killer", " Comm: ", "): drop_caches: "];
+    let holds = [
+        "]: segfault at ",
+        "potentially unexpected fatal signal",
+        "invoked oom-killer",
+        " Comm: ",
+        "): drop_caches: ",
+        "rocess information: process ",
+        "amdgpu:  Process ",
+    ];
     begins.iter().any(|word| message.starts_with(word)) || any(message, &holds)
 }
 
@@ -169,7 +234,7 @@ mod tests {
             ("nvme nvme0: I/O 8 QID 1 timeout, aborting", Some("kernel.io_errors")),
             ("EXT4-fs (dm-0): Remounting filesystem read-only", Some("kernel.fs_readonly")),
             ("watchdog: BUG: soft lockup - CPU#7 stuck for 22s! [python:4242]", Some("kernel.lockups")),
-            ("INFO: task nvidia-smi:2310 blocked for more than 120 seconds.", Some("kernel.lockups")),
+            ("INFO: task nvidia-smi:2310 blocked for more than 120 seconds.", Some("kernel.hung_tasks")),
             ("Out of memory: Killed process 4242 (python)", Some("kernel.oom_kills")),
             ("Memory cgroup out of memory: Killed process 4242 (python)", None),
             ("Memory cgroup out of memory: Killed process 4242 (I/O error)", None),
@@ -177,7 +242,7 @@ mod tests {
             ("traps: I/O error[4242] general protection fault ip:401136 sp:7ffd error:0 in a[401000+1000]", None),
             ("AER: Uncorrec invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", None),
             ("CPU: 3 PID: 4242 Comm: EXT4-fs error Not tainted 6.1.0-56-amd64 #1", None),
-            ("INFO: task I/O error:4242 blocked for more than 120 seconds.", Some("kernel.lockups")),
+            ("INFO: task I/O error:4242 blocked for more than 120 seconds.", Some("kernel.hung_tasks")),
             ("Out of memory: Killed process 4242 (I/O error) total-vm:1048576kB", Some("kernel.oom_kills")),
             ("usb 1-1: new high-speed USB device number 2 using xhci_hcd", None),
             // Half of a sign is none.
@@ -194,8 +259,71 @@ mod tests {
             ("INFO: task a:1 runs", None),
             ("usb 1-1: blocked for more than 120 seconds.", None),
         ];
+        hold(&table);
+    }
+
+    #[test]
+    fn drivers_are_counted_by_what_their_source_prints() {
+        let table = [
+            // drivers/pci/pcie/dpc.c, dpc_process_error
+            (
+                "pcieport 0000:30:03.0: DPC: containment event, status:0x1f01 source:0x0000",
+                Some("kernel.aer_uncorrected"),
+            ),
+            // mlx5/core/health.c, poll_health; the third is of a virtual function that is taken away
+            ("mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected", Some("kernel.mlx5_fatal")),
+            ("mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 5 detected", Some("kernel.mlx5_fatal")),
+            ("mlx5_core 0000:97:00.2: poll_health:800:(pid 0): Fatal error 3 detected", Some("kernel.mlx5_warnings")),
+            // mlx5/core/health.c, print_health_info
+            (
+                "mlx5_core 0000:97:00.0: print_health_info:430:(pid 0): Health issue observed, firmware internal error, severity(3) ERROR:",
+                Some("kernel.mlx5_fatal"),
+            ),
+            (
+                "mlx5_core 0000:97:00.0: print_health_info:430:(pid 0): Health issue observed, High temperature, severity(4) WARNING:",
+                Some("kernel.mlx5_warnings"),
+            ),
+            ("mlx5_core 0000:97:00.0: Health issue observed, unrecognized error", Some("kernel.mlx5_fatal")),
+            // amdgpu_ras.c, amdgpu_ras_error_generate_report, older and newer
+            (
+                "amdgpu 0000:03:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+                Some("kernel.amdgpu_fatal"),
+            ),
+            (
+                "amdgpu 0000:03:00.0: amdgpu: socket: 0, die: 0, 1 new uncorrectable hardware errors detected in umc block",
+                Some("kernel.amdgpu_fatal"),
+            ),
+            (
+                "amdgpu 0000:03:00.0: amdgpu: socket: 0, die: 0, 1 uncorrectable hardware errors detected in total in umc block",
+                None,
+            ),
+            ("amdgpu 0000:03:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block", None),
+            ("amdgpu 0000:03:00.0: amdgpu: 7 correctable hardware errors detected in umc block", None),
+            // amdgpu_device.c, amdgpu_device_gpu_recover; amdgpu_job.c, amdgpu_job_timedout
+            ("amdgpu 0000:03:00.0: amdgpu: GPU reset begin!", Some("kernel.amdgpu_resets")),
+            (
+                "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=7, emitted seq=9",
+                Some("kernel.amdgpu_resets"),
+            ),
+            (
+                "amdgpu 0000:03:00.0: amdgpu: ring gfx timeout, signaled seq=7, emitted seq=9",
+                Some("kernel.amdgpu_resets"),
+            ),
+            ("amdgpu 0000:03:00.0: amdgpu: Process information: process ring a timeout pid 7 thread x pid 7", None),
+            ("amdgpu 0000:03:00.0: amdgpu:  Process ring a timeout pid 7 thread x pid 7", None),
+            ("amdgpu 0000:03:00.0: ring gfx_0.0.0 uses VM inv eng 0 on hub 0", None),
+            // A BMC's virtual media, unplugged; block/blk-core.c and fs/buffer.c
+            ("blk_update_request: I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1", None),
+            ("I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0", None),
+            ("Buffer I/O error on dev sr0, logical block 0, async page read", None),
+            ("I/O error, dev sda, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0", Some("kernel.io_errors")),
+        ];
+        hold(&table);
+    }
+
+    fn hold(table: &[(&str, Option<&str>)]) {
         for (message, wanted) in table {
-            assert_eq!(of(message), wanted, "{message}");
+            assert_eq!(of(message), *wanted, "{message}");
         }
     }
 }

@@ -52,6 +52,8 @@ struct Test {
     results: Vec<(Option<u64>, Status)>,
     /// DCGM 4 sums its results up by itself.
     summary: Option<Status>,
+    /// What stands beside its results, whatever they are.
+    warnings: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -62,8 +64,8 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
     let gpus: BTreeSet<u64> = listed.flat_map(|group| group.entities.iter().map(|entity| entity.entity_id)).collect();
     let mut tests = Vec::new();
     for test in report.diagnostic.test_categories.into_iter().flat_map(|category| category.tests) {
-        let mut results = Vec::new();
-        let mut notes = test.test_summary.info.iter().map(said).collect::<Vec<_>>();
+        let (mut results, mut warnings) = (Vec::new(), Vec::new());
+        let notes = test.test_summary.info.iter().map(said).collect();
         for result in test.results {
             let gpu = (result.entity_group == "GPU").then_some(result.entity_id);
             if gpu.is_some_and(|gpu| !gpus.contains(&gpu)) {
@@ -74,10 +76,10 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
                 ));
             }
             results.push((gpu, Status::read(&result.status)?));
-            notes.extend(result.warnings.iter().map(said));
+            warnings.extend(result.warnings.iter().map(said));
         }
         let summary = Some(Status::read(&test.test_summary.status)?);
-        tests.push(Test { name: scan::word(&test.name), results, summary, notes });
+        tests.push(Test { name: scan::word(&test.name), results, summary, warnings, notes });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &report.metadata.version);
@@ -91,16 +93,17 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
     let (mut tests, mut gpus) = (Vec::new(), BTreeSet::new());
     // Its writer leaves nulls between tests.
     for test in diagnostic.test_categories.into_iter().flat_map(|category| category.tests).flatten() {
-        let (mut results, mut notes) = (Vec::new(), Vec::new());
+        let (mut results, mut warnings, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for result in test.results {
             let status = Status::read(&result.status)?;
             for gpu in numbers(&result.gpu_ids)? {
                 gpus.insert(gpu);
                 results.push((Some(gpu), status));
             }
-            notes.extend(result.warnings.iter().chain(&result.info).map(said));
+            warnings.extend(result.warnings.iter().map(said));
+            notes.extend(result.info.iter().map(said));
         }
-        tests.push(Test { name: scan::word(&test.name), results, summary: None, notes });
+        tests.push(Test { name: scan::word(&test.name), results, summary: None, warnings, notes });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &diagnostic.version);
@@ -114,7 +117,7 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
     }
     let mut reading = Reading::default();
     let mut by_status: BTreeMap<Status, usize> = BTreeMap::new();
-    let (mut failed, mut names) = (BTreeSet::new(), BTreeSet::new());
+    let (mut failed, mut names, mut warnings) = (BTreeSet::new(), BTreeSet::new(), 0);
     for test in &tests {
         if !names.insert(&test.name) {
             return Err(format!("test {} stands there twice", test.name));
@@ -131,12 +134,19 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
         }
         let worst = results.max(test.summary).ok_or_else(|| format!("test {} has no result", test.name))?;
         reading.add_word("dcgm.status", &test.name, worst.as_str());
-        let passed: BTreeSet<u64> =
-            test.results.iter().filter(|(_, status)| *status == Status::Pass).filter_map(|(gpu, _)| *gpu).collect();
-        reading.count_of("dcgm.gpus_passed", &test.name, passed.len());
+        warnings += test.warnings.len();
+        let mut notes: Vec<&String> = test.warnings.iter().collect();
         if worst != Status::Pass {
-            reading.notes.extend(test.notes.iter().map(|note| format!("{}: {note}", test.name)));
+            notes.extend(&test.notes);
         }
+        reading.notes.extend(notes.into_iter().map(|note| format!("{}: {note}", test.name)));
+        if matches!(worst, Status::Skip | Status::NotRun) {
+            // It says nothing of the GPUs: a package may be missing.
+            reading.notes.push(format!("{}: {}", test.name, worst.as_str()));
+            continue;
+        }
+        let passed = test.results.iter().filter(|(_, status)| *status == Status::Pass).filter_map(|(gpu, _)| *gpu);
+        reading.count_of("dcgm.gpus_passed", &test.name, passed.collect::<BTreeSet<_>>().len());
     }
     reading.notes.truncate(NOTES_MAX);
     let of = |status: Status| by_status.get(&status).copied().unwrap_or_default();
@@ -149,6 +159,7 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
     reading.count("dcgm.passed", of(Status::Pass));
     reading.count("dcgm.failed", failures);
     reading.count("dcgm.warned", of(Status::Warn));
+    reading.count("dcgm.warnings", warnings);
     reading.count("dcgm.skipped", of(Status::Skip));
     reading.count("dcgm.not_run", of(Status::NotRun));
     reading.count("dcgm.gpus", gpus.len());

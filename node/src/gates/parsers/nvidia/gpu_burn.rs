@@ -20,7 +20,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
     scan::whole(answer.text)?;
     let verdicts = verdicts(answer.text)?;
-    let (last, errors) = progress(answer.text, verdicts.len())?;
+    let (last, errors, history) = progress(answer.text, verdicts.len())?;
     if last.percent < 100.0 {
         return Err(format!("it ended at {} %", last.percent));
     }
@@ -29,7 +29,10 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     }
     let mut reading = Reading::default();
     reading.count("burn.gpus", verdicts.len());
-    reading.count("burn.faulty", verdicts.iter().filter(|faulty| **faulty).count());
+    let stuck = stuck(&history, verdicts.len());
+    reading.notes.extend(stuck.iter().map(|gpu| format!("GPU {gpu} stood still over the end of the run")));
+    let bad = |gpu: &usize| verdicts[*gpu] || stuck.contains(gpu);
+    reading.count("burn.faulty", (0..verdicts.len()).filter(bad).count());
     let fastest = last.speeds.iter().copied().fold(0.0, f64::max);
     let slowest = last.speeds.iter().copied().fold(f64::MAX, f64::min);
     reading.add("burn.spread", if fastest > 0.0 { (fastest - slowest) / fastest * 100.0 } else { 100.0 });
@@ -83,9 +86,26 @@ fn verdicts(text: &str) -> Result<Vec<bool>, String> {
     }
 }
 
-/// The last line of progress, and each GPU's errors over all of them.
-fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>), String> {
-    let (mut total, mut last) = (vec![0.0; gpus], None::<Progress>);
+/// How far the run was, and how much each GPU had done by then.
+type Done = (f64, Vec<f64>);
+
+/// GPUs that did nothing over the last quarter of the run, while another one went on, or after they had gone on before: they are called `OK`, with the
+/// speed that they had.
+fn stuck(history: &[Done], gpus: usize) -> Vec<usize> {
+    const LATE: f64 = 75.0;
+    /// So many steps in a quarter are more than chance leaves out.
+    const STEPS: usize = 3;
+    let late = history.iter().position(|(percent, _)| *percent > LATE).unwrap_or(history.len()).saturating_sub(1);
+    let (before, after) = (&history[..history.len().min(late + 1)], &history[late..]);
+    let steps = |of: &[Done], gpu: usize| of.windows(2).filter(|pair| pair[1].1[gpu] > pair[0].1[gpu]).count();
+    let most = (0..gpus).map(|gpu| steps(after, gpu)).max().unwrap_or(0);
+    let stands = |gpu: &usize| steps(after, *gpu) == 0 && most.max(steps(before, *gpu) / 3) >= STEPS;
+    (0..gpus).filter(stands).collect()
+}
+
+/// The last line of progress, each GPU's errors over all of them, and how far each was at every line.
+fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), String> {
+    let (mut total, mut last, mut history) = (vec![0.0; gpus], None::<Progress>, Vec::new());
     for piece in text.split(['\r', '\n']) {
         if piece.contains("proc'd:") {
             let progress = read(piece).ok_or_else(|| format!("{:?} is not understood", scan::word(piece)))?;
@@ -94,13 +114,14 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>), String> {
             if counts != [gpus; 4] {
                 return Err(format!("it tested {gpus} GPUs and tells of {counts:?}"));
             }
+            history.push((progress.percent, progress.processed.clone()));
             last = Some(progress);
         } else if piece.trim_start().starts_with("Summary at:") {
             settle(&mut total, last.as_mut());
         }
     }
     settle(&mut total, last.as_mut());
-    last.map(|last| (last, total)).ok_or_else(|| "it tells of no progress".into())
+    last.map(|last| (last, total, history)).ok_or_else(|| "it tells of no progress".into())
 }
 
 /// Adds what was counted up to a summary, from which it counts anew.
@@ -147,4 +168,40 @@ fn read(line: &str) -> Option<Progress> {
         }
     }
     Some(Progress { percent: scan::number(percent)?, processed: done, speeds, errors: counts, temperatures: degrees })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of two GPUs in gpu-burn's own lines, as its documented run has them, a line each time that somebody has done more.
+    fn run(done: &[(u32, u32, u32)]) -> Reading {
+        let line = |(percent, first, second): &(u32, u32, u32)| {
+            format!(
+                "{percent}.0%  proc'd: {first} (52045 Gflop/s) - {second} (51946 Gflop/s)   errors: 0 - 0   temps: 69 C - 67 C \n"
+            )
+        };
+        let lines: String = done.iter().map(line).collect();
+        let text = format!(
+            "{lines}Killing processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n"
+        );
+        parse(&Answer { exit: 0, text: &text, messages: "", serial: None }).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    #[test]
+    fn a_gpu_that_stands_still_at_the_end_is_faulty() {
+        let going = |percent: u32| (percent, percent * 10, percent * 9);
+        let good: Vec<_> = (1..=20).map(|step| going(step * 5)).collect();
+        assert_eq!(run(&good).number("burn.faulty", ""), Some(0.0));
+        let mut hung = good.clone();
+        hung[13..].iter_mut().for_each(|done| done.2 = 585);
+        let reading = run(&hung);
+        assert_eq!(reading.number("burn.faulty", ""), Some(1.0));
+        assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
+        // All of them: nobody went on, and both had.
+        hung[13..].iter_mut().for_each(|done| done.1 = 650);
+        assert_eq!(run(&hung).number("burn.faulty", ""), Some(2.0));
+        // Too few lines say nothing of it.
+        assert_eq!(run(&[going(50), (100, 900, 450)]).number("burn.faulty", ""), Some(0.0));
+    }
 }

@@ -37,7 +37,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.version("driver", &driver);
     reading.add("gpu.count", attached);
     reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) = head.get("CUDA Version").filter(|version| version.as_str() != "N/A") {
+    if let Some(cuda) = head.get("CUDA Version").filter(|version| version.starts_with(|c: char| c.is_ascii_digit())) {
         reading.add_word("gpu.cuda", "", cuda);
     }
     for gpu in &gpus {

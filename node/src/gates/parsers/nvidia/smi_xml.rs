@@ -52,7 +52,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.version("driver", &driver);
     reading.add("gpu.count", attached);
     reading.add_word("gpu.driver", "", &driver);
-    if let Some(cuda) = document.head.get("cuda_version").filter(|version| version.as_str() != "N/A") {
+    if let Some(cuda) =
+        document.head.get("cuda_version").filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    {
         reading.add_word("gpu.cuda", "", cuda);
     }
     for gpu in &document.gpus {

@@ -7,18 +7,16 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use uuid::Uuid;
 
 use super::PROTOCOL;
 use super::adopt::Adopt;
 use super::agent::*;
-use super::bmc::{BmcTarget, IpmiTarget, Power, RotateBmc};
+use super::bmc::{BmcTarget, IpmiTarget, Machine, Power, RotateBmc};
 use super::consoles::{ConsoleChunk, ConsoleReport};
 use super::firmware::SetFirmware;
 use super::members::ClusterMembers;
 use super::node::*;
-use super::pair::{PairAnswer, PairEnd, PairLine, PairOrder, PairWay};
 use super::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch, WatchedCluster};
 use crate::clusters::{SlurmCluster, SlurmNode};
 use crate::facts::Firmware;
@@ -27,6 +25,8 @@ use crate::gates::{Evidence, GateResult, Limit, Measured, Op, Stage, Verdict};
 use crate::ids::{AgentId, ClaimId, JobId, NodeId, ObjectId, OperationId, PermitId};
 use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
 use crate::values::{Digest, Mac, Secret};
+
+mod pairs; // The two ends of a pair gate
 
 fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(format!("{name}.json"));
@@ -80,6 +80,7 @@ fn power() -> Power {
         certificate: Some(Digest::of(b"certificate")),
         system: None,
         also: None,
+        machine: None,
     })
 }
 
@@ -93,8 +94,10 @@ fn other_powers() -> [Power; 2] {
         password: Secret::new("secret"),
         firmware: Firmware::Uefi,
         also: None,
+        machine: None,
     };
-    [Power::Redfish(BmcTarget { system: Some("blade-7".into()), ..target }), Power::Ipmi(ipmi)]
+    let machine = Some(Machine { uuid: None, serial: Some("CN7475".into()) });
+    [Power::Redfish(BmcTarget { system: Some("blade-7".into()), machine, ..target }), Power::Ipmi(ipmi)]
 }
 
 fn job(spec: JobSpec) -> Job {
@@ -270,6 +273,7 @@ fn gate_result() -> GateResult {
         started_at: at(),
         duration_ms: 12,
         former: vec![],
+        finding: String::new(),
         waived: None,
         evidence: Evidence { argv: vec!["smartctl".into()], exit: Some(0), ..Evidence::default() },
     }
@@ -383,7 +387,7 @@ fn orders() {
         features: vec!["stack_0".into()],
         switch: Some("r1".into()),
     };
-    let admit = JobSpec::SlurmAdmit { cluster, revision: 7, name: "n1".into(), login: login() };
+    let admit = JobSpec::SlurmAdmit { cluster, revision: 7, name: "n1".into(), login: login(), lifts: None };
     golden("job-slurm-admit", &job(admit));
     golden("cluster-members", &ClusterMembers { revision: 7, nodes: vec![node] });
 }
@@ -453,45 +457,4 @@ fn between_agent_and_node() {
     let progress =
         Progress { at: at(), message: "write".into(), done: Some(1), total: Some(2), unit: Some("bytes".into()) };
     golden("node-line-progress", &Line::Progress(progress));
-}
-
-#[test]
-fn the_ends_of_a_pair() {
-    golden("pair-listening", &PairLine::Listening { port: 30_127 });
-    golden("pair-ended", &PairLine::Ended { exit: Some(0), said: "Accepted connection".into() });
-    golden("pair-answer", &PairAnswer { results: vec![gate_result()], fingerprint: Digest::of(b"hardware") });
-}
-
-#[test]
-fn a_pair_for_an_agent() {
-    let suite = json!({ "name": "pairs", "version": "1", "gates": [{
-        "id": "iperf3-pair", "title": "TCP between the two is fast enough", "stage": "pair", "timeout_s": 40, "parser": "iperf3",
-        "argv": ["iperf3", "--client", "${peer_address}", "--port", "${pair_port}"], "finding": "The way between the two is slow.",
-        "peer": { "argv": ["iperf3", "--server", "--port", "${pair_port}"], "ready_s": 10 },
-        "criteria": [{ "metric": "network.received", "op": ">=", "limit": 9.0, "unit": "Gb/s" }],
-    }]});
-    let profile = json!({
-        "model": "virtual", "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
-        "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": 300,
-    });
-    let end = |number: u128, other: &str| PairEnd {
-        node: NodeId(id(number)),
-        name: format!("n{number}"),
-        login: login(),
-        plan: serde_json::from_value(json!({
-            "suite": suite, "profile": profile, "only": [], "stack": null, "variables": { "peer_address": other },
-        }))
-        .unwrap(),
-    };
-    let ends = [end(2, "10.77.0.12"), end(3, "10.77.0.11")];
-    golden("job-pair", &job(JobSpec::Pair(Box::new(PairOrder { ends }))));
-    let way = |from, to, fingerprint| PairWay {
-        from: NodeId(id(from)),
-        to: NodeId(id(to)),
-        results: vec![gate_result()],
-        fingerprint,
-    };
-    let ways = vec![way(2, 3, Some(Digest::of(b"hardware"))), way(3, 2, None)];
-    let outcome = Outcome::Succeeded { result: JobResult::Paired { ways } };
-    golden("outcome-paired", &ReportOutcome { epoch: 1, attempt: 2, outcome });
 }

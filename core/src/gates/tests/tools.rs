@@ -1,0 +1,103 @@
+//! Every tool that a gate runs is brought by something: the image, the stack, or a part that is named here. A gate whose tool no stack can install admits nobody.
+
+use std::collections::BTreeSet;
+
+use super::shipped::suites;
+use crate::gates::*;
+use crate::stacks::{StackPart, StackSpec};
+
+/// A program, and the package that has it on Debian 12 with the repositories that the stacks name.
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("cat", "coreutils", "Debian, an essential package"),
+    ("df", "coreutils", "Debian, an essential package"),
+    ("dmesg", "util-linux", "Debian, an essential package"),
+    ("fio", "fio", "Debian"),
+    ("iperf3", "iperf3", "Debian"),
+    ("smartctl", "smartmontools", "Debian"),
+    ("stress-ng", "stress-ng", "Debian"),
+    ("stressapptest", "stressapptest", "Debian"),
+    ("ibstat", "infiniband-diags", "Debian"),
+    ("nvidia-smi", "nvidia-open", "NVIDIA driver installation guide: the metapackage of the whole driver"),
+    ("dcgmi", "datacenter-gpu-manager-4-core", "NVIDIA DCGM installation guide"),
+    ("rocm-smi", "rocm", "ROCm installation guide: the metapackage brings rocm-smi-lib"),
+    ("nvbandwidth", "nvbandwidth", "built by the site: stacks/parts/gpu-tests.toml"),
+    ("all_reduce_perf", "nccl-tests", "built by the site: stacks/parts/gpu-tests.toml"),
+    ("gpu_burn", "gpu-burn", "built by the site: stacks/parts/gpu-tests.toml"),
+];
+/// Of packages that no list holds, for Debian never lacks them.
+const ESSENTIAL: [&str; 2] = ["coreutils", "util-linux"];
+const IMAGE: &str = include_str!("../../../../images/debian-12/packages");
+const GPU_TESTS: &str = include_str!("../../../../stacks/parts/gpu-tests.toml");
+const RCCL_TESTS: &str = include_str!("../../../../stacks/parts/rccl-tests.toml");
+
+/// The shipped stacks, each with what its suites need besides, and whether its GPUs are AMD's.
+const STACKS: &[(&str, &str, &str, &str)] = &[
+    ("h100-cuda12.8", include_str!("../../../../stacks/h100-cuda12.8.toml"), GPU_TESTS, ""),
+    ("h200-cuda13", include_str!("../../../../stacks/h200-cuda13.toml"), GPU_TESTS, ""),
+    ("b200-cuda13", include_str!("../../../../stacks/b200-cuda13.toml"), GPU_TESTS, ""),
+    ("mi300x-rocm6", include_str!("../../../../stacks/mi300x-rocm6.toml"), RCCL_TESTS, "-amd"),
+    ("cpu-slurm", include_str!("../../../../stacks/cpu-slurm.toml"), "", "-cpu"),
+];
+
+fn stack(text: &str, part: &str) -> StackSpec {
+    let stack: StackSpec = toml::from_str(text).expect("a shipped stack");
+    let part: StackPart = toml::from_str(part).expect("a shipped part");
+    stack.with(part).expect("they fit")
+}
+
+#[test]
+fn every_tool_of_a_required_gate_is_installed_by_image_stack_or_part() {
+    let image: BTreeSet<&str> = IMAGE.lines().filter(|line| !line.starts_with('#')).collect();
+    for (name, text, part, kind) in STACKS {
+        let whole = stack(text, part);
+        let names = ["admit", "smoke", "sweep"].map(|name| format!("{name}{kind}"));
+        let run = suites().into_iter().filter(|(suite, _)| names.iter().any(|name| name == suite));
+        let gates = run.flat_map(|(_, suite)| suite.gates).filter(|gate| gate.mode(None) == Mode::Required);
+        for tool in gates.filter_map(|gate| gate.argv.first().cloned()) {
+            let mut packages = TOOLS.iter().filter(|(known, ..)| *known == tool).map(|(_, package, _)| *package);
+            // rccl-tests calls its program as nccl-tests does.
+            let wanted = match packages.next() {
+                Some("nccl-tests") if *kind == "-amd" => "rccl-tests",
+                Some(package) => package,
+                None => panic!("no package is known to have {tool}"),
+            };
+            let there = ESSENTIAL.contains(&wanted) || image.contains(wanted) || whole.packages.contains_key(wanted);
+            assert!(there, "{name}: {wanted}, which has {tool}");
+        }
+    }
+}
+
+#[test]
+fn what_dcgm_must_pass_on_every_gpu_has_its_plugins_and_its_service() {
+    for (name, text, part, _) in STACKS.iter().filter(|(.., kind)| kind.is_empty()) {
+        let whole = stack(text, part);
+        let core = &whole.packages["datacenter-gpu-manager-4-core"];
+        for plugins in ["datacenter-gpu-manager-4-proprietary", "datacenter-gpu-manager-4-proprietary-cuda13"] {
+            assert_eq!(whole.packages.get(plugins), Some(core), "{name}: {plugins}");
+        }
+        assert!(whole.services.iter().any(|service| service.name == "nvidia-dcgm" && service.running), "{name}");
+    }
+}
+
+/// What is one thing in all of them is written the same in all of them.
+#[test]
+fn every_shipped_stack_starts_slurmd_and_sets_the_clock_alike() {
+    let shared = [
+        "/etc/default/slurmd",
+        "/etc/systemd/system/slurmd.service.d/muster.conf",
+        "/usr/local/sbin/muster-prolog",
+        "/usr/local/sbin/muster-health-check",
+        "/etc/chrony/chrony.conf",
+        "/etc/munge/munge.key",
+    ];
+    let reference = stack(STACKS.last().expect("cpu-slurm").1, "");
+    for (name, text, ..) in STACKS {
+        let whole = stack(text, "");
+        for path in shared {
+            let file = |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
+            assert!(file(&whole).is_some() && file(&whole) == file(&reference), "{name}: {path}");
+        }
+        let service = |stack: &StackSpec| stack.services.iter().find(|service| service.name == "chrony").cloned();
+        assert!(service(&whole).is_some() && service(&whole) == service(&reference), "{name}: chrony");
+    }
+}
