@@ -6,6 +6,7 @@ use muster_core::wire::orders::{KINDS, ORDERS};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use crate::simulated::World;
 use crate::support::agents::in_process;
 use crate::support::fleet;
 use crate::support::server::Server;
@@ -78,4 +79,29 @@ async fn an_agent_is_leased_what_it_reads_and_the_rest_waits_and_says_so() {
             .iter()
             .all(|step| KINDS.contains(&muster_server::engine::orders::kind(*step)))
     );
+}
+
+/// What kinds have gained since is left out for it, and a node goes its whole way.
+#[tokio::test]
+async fn an_agent_of_the_version_before_takes_a_node_through_its_life() {
+    let mut world = World::declare(1, |path, mut body| {
+        if path == "/v1/nodes/n1" {
+            body["spec"]["serial"] = json!("SN-1");
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.settle().await;
+    world.reads(&KINDS.join(","));
+    for act in ["sweep", "recover"] {
+        world.ask("n1", act).await.expect(202);
+        world.settle().await;
+    }
+    assert_eq!(world.state("n1").await, "in_service");
+    world.release("n1").await.expect(202);
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "available");
+    world.check().await;
 }

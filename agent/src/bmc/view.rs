@@ -75,6 +75,8 @@ pub struct BmcView {
     pub power: PowerState,
     pub uuid: Option<String>,
     pub serial: Option<String>,
+    /// Where a maker has its serial in the SKU, as Dell has its service tag.
+    pub sku: Option<String>,
     pub manufacturer: Option<String>,
     pub model: Option<String>,
     pub bios_version: Option<String>,

@@ -215,7 +215,7 @@ impl Client {
             request = request.header(ANSWERED_AT, answered);
         }
         request = request.header(CLOCK, self.clock.own().as_millisecond());
-        request = request.header(orders::ORDERS, orders::KINDS.join(","));
+        request = request.header(orders::ORDERS, orders::said());
         let asked = Instant::now();
         let answer = request.send().await.map_err(lost)?;
         if let Some(mark) = answer.headers().get(MARK).and_then(|value| value.to_str().ok()) {

@@ -50,6 +50,13 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
             Rung::Collect | Rung::RestartServices | Rung::Reboot | Rung::PowerCycle => match tread(node, now, rung) {
                 Trod::Waits(decision) => return *decision,
                 Trod::Failed(why) => went.push(tried(Outcome::Failed, Some(why))),
+                // The pool asks for another driver or kernel by now: nothing was started that would meet the old one. Gates would see what is as before.
+                Trod::Done if rung == Rung::RestartServices && waits_for_reboot(node) => {
+                    went.push(tried(
+                        Outcome::Failed,
+                        Some("its stack waits for a reboot, and nothing was started".into()),
+                    ));
+                }
                 Trod::Done => {
                     went.push(tried(Outcome::Done, None));
                     if rung.heals() {
@@ -62,6 +69,11 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
         }
     }
     over(node, now, Ended::Spent, went, &spent(recovery, "no rung is left"))
+}
+
+/// Whether what converge brought holds only after a reboot.
+fn waits_for_reboot(node: &Snapshot) -> bool {
+    node.converged.as_ref().is_some_and(|report| !report.reboot_for.is_empty())
 }
 
 /// How far a rung is.

@@ -1,5 +1,8 @@
 //! Which orders an agent can read. It says so with each call for jobs, and is given no other: an agent of the version before goes on with all that it knows,
-//! and the rest waits for one that can.
+//! and the rest waits for one that can. What an order of a kind that it knows has gained since is left out for it.
+
+use super::agent::JobSpec;
+use super::bmc::Power;
 
 /// Header of a call for jobs: the kinds of order that the agent can read, separated by commas. A server that does not know it is of the version
 /// before, and knows no kind that the agent does not.
@@ -27,21 +30,89 @@ pub const KINDS: &[&str] = &[
     "firmware",
 ];
 
+/// The machine behind a BMC, in every order that has one.
+const MACHINE: &str = "machine";
+/// The one drain that an admission lifts.
+const LIFTS: &str = "lifts";
+/// Until when gates are waived.
+const WAIVED_UNTIL: &str = "waived_until";
+
+/// Members that orders have gained since an agent first read their kind, named beside the kinds. An agent that does not name one would refuse the whole order for
+/// it; each must be such that it does its work as before without.
+pub const MEMBERS: &[&str] = &[MACHINE, LIFTS, WAIVED_UNTIL];
+
+/// What this build says that it reads.
+pub fn said() -> String {
+    [KINDS, MEMBERS].concat().join(",")
+}
+
 /// What an agent reads that does not say: it is of the last version that had no such header, which ended at `power_cycle`.
 pub const UNSAID: &[&str] = KINDS.split_at(15).0;
 
 /// Whether an agent that sent this header, or none, can read a kind of order.
 pub fn reads(header: Option<&str>, kind: &str) -> bool {
     match header {
-        Some(said) => said.split(',').any(|one| one.trim() == kind),
+        Some(said) => names(said, kind),
         None => UNSAID.contains(&kind),
+    }
+}
+
+fn names(said: &str, word: &str) -> bool {
+    said.split(',').any(|one| one.trim() == word)
+}
+
+/// An order without the members that an agent which sent this header, or none, does not know.
+pub fn readable(header: Option<&str>, mut spec: JobSpec) -> JobSpec {
+    let lacks = |member: &str| !header.is_some_and(|said| names(said, member));
+    if lacks(MACHINE) {
+        match power(&mut spec) {
+            Some(Power::Redfish(target)) => target.machine = None,
+            Some(Power::Ipmi(target)) => target.machine = None,
+            Some(Power::Manual { .. }) | None => {}
+        }
+    }
+    if let JobSpec::SlurmAdmit { lifts, .. } = &mut spec
+        && lacks(LIFTS)
+    {
+        *lifts = None;
+    }
+    if lacks(WAIVED_UNTIL) {
+        match &mut spec {
+            JobSpec::Gates { plan, .. } => plan.waived_until.clear(),
+            JobSpec::Pair(order) => order.ends.iter_mut().for_each(|end| end.plan.waived_until.clear()),
+            _ => {}
+        }
+    }
+    spec
+}
+
+/// By what an order powers its machine.
+fn power(spec: &mut JobSpec) -> Option<&mut Power> {
+    match spec {
+        JobSpec::BootLive(order) => Some(&mut order.power),
+        JobSpec::RotateBmc(order) => Some(&mut order.power),
+        JobSpec::Firmware(order) => Some(&mut order.power),
+        JobSpec::PowerOff { power, .. }
+        | JobSpec::BootDisk { power, .. }
+        | JobSpec::Reboot { power, .. }
+        | JobSpec::PowerOn { power, .. }
+        | JobSpec::PowerCycle { power, .. } => Some(power),
+        JobSpec::Inventory { .. }
+        | JobSpec::WriteImage { .. }
+        | JobSpec::Converge { .. }
+        | JobSpec::Gates { .. }
+        | JobSpec::SlurmAdmit { .. }
+        | JobSpec::SlurmDrain { .. }
+        | JobSpec::SlurmRemove { .. }
+        | JobSpec::Wipe { .. }
+        | JobSpec::Adopt(_)
+        | JobSpec::Pair(_) => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::agent::JobSpec;
 
     #[test]
     fn every_kind_of_order_is_in_the_list() {
@@ -57,6 +128,29 @@ mod tests {
         assert!(!reads(Some(""), "wipe") && !reads(Some("rubbish\u{1}"), "wipe"));
         assert!(reads(None, "wipe") && !reads(None, "rotate_bmc"));
         assert_eq!(UNSAID.last(), Some(&"power_cycle"));
-        assert!(KINDS.iter().all(|kind| reads(Some(&KINDS.join(",")), kind)));
+        assert!(KINDS.iter().all(|kind| reads(Some(&said()), kind)));
+    }
+
+    #[test]
+    fn an_older_agent_is_given_no_member_that_it_does_not_name() {
+        let goldens = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+        let mut gained = std::collections::BTreeSet::new();
+        for file in std::fs::read_dir(goldens).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let Ok(job) = serde_json::from_str::<crate::wire::agent::Job>(&text) else { continue };
+            let has = |spec: &JobSpec| -> Vec<&str> {
+                let text = serde_json::to_string(spec).unwrap();
+                MEMBERS.iter().copied().filter(|member| text.contains(&format!("\"{member}\":"))).collect()
+            };
+            gained.extend(has(&job.spec));
+            for header in [None, Some(KINDS.join(","))] {
+                assert_eq!(has(&readable(header.as_deref(), job.spec.clone())), [""; 0]);
+            }
+            assert_eq!(readable(Some(&said()), job.spec.clone()), job.spec);
+        }
+        assert!(
+            gained.iter().copied().eq(["lifts", "machine", "waived_until"]),
+            "an order with each is written down: {gained:?}"
+        );
     }
 }

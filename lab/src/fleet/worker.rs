@@ -113,7 +113,7 @@ impl Socket {
         if let Some(heard) = &call.heard {
             request = request.header(HEARD, heard);
         }
-        request = request.header(orders::ORDERS, orders::KINDS.join(","));
+        request = request.header(orders::ORDERS, orders::said());
         let answer = request.header("content-type", "application/json").body(call.body.clone()).send().await?;
         let mark = answer.headers().get(MARK).and_then(|mark| mark.to_str().ok()).map(str::to_owned);
         Ok(Answered { status: answer.status().as_u16(), mark, body: answer.bytes().await?.to_vec() })

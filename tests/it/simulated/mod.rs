@@ -18,7 +18,7 @@ use muster_core::values::{Mac, Secret};
 use muster_core::wire::agent::{Job, Outcome};
 use muster_core::wire::headers::{HEARD, MARK};
 use muster_core::wire::node::Failure;
-use muster_core::wire::orders::{KINDS, ORDERS};
+use muster_core::wire::orders::{self, ORDERS};
 use muster_lab::simulated::agent::{Agent, Answered, Call, IMMORTAL, Listener, Stop};
 use muster_lab::simulated::machine::{Machine, Turn};
 use muster_lab::simulated::rack::Rack;
@@ -49,8 +49,11 @@ pub(crate) struct World {
     pub(crate) fuel: Fuel,
 }
 
-/// The listener's router, called as a socket would call it.
-struct InProcess(Router);
+/// The listener's router, called as a socket would call it, by an agent that reads so much of orders. It is given no more.
+struct InProcess {
+    router: Router,
+    reads: String,
+}
 
 impl Listener for InProcess {
     fn post(&self, call: Call) -> BoxFuture<'_, Answered> {
@@ -61,11 +64,15 @@ impl Listener for InProcess {
             if let Some(heard) = call.heard {
                 request = request.header(HEARD, heard);
             }
-            request = request.header(ORDERS, KINDS.join(","));
-            let response = self.0.clone().oneshot(request.body(Body::from(call.body)).unwrap()).await.unwrap();
+            request = request.header(ORDERS, &self.reads);
+            let response = self.router.clone().oneshot(request.body(Body::from(call.body)).unwrap()).await.unwrap();
             let status = response.status().as_u16();
             let mark = response.headers().get(MARK).map(|mark| mark.to_str().unwrap().to_owned());
             let body = axum::body::to_bytes(response.into_body(), 64 << 20).await.unwrap().to_vec();
+            let text = String::from_utf8_lossy(&body);
+            for member in orders::MEMBERS.iter().filter(|member| !self.reads.contains(**member)) {
+                assert!(!text.contains(&format!("\"{member}\":")), "it cannot read {member}: {text}");
+            }
             Answered { status, mark, body }
         }
         .boxed()
@@ -100,7 +107,8 @@ impl World {
             admin.put(&path, &change(&path, body)).await.expect(201);
         }
         let token = enrol(&admin, "first").await;
-        let listener: Arc<dyn Listener> = Arc::new(InProcess(in_process(&server.app)));
+        let listener: Arc<dyn Listener> =
+            Arc::new(InProcess { router: in_process(&server.app), reads: orders::said() });
         let machine = |number| Machine::new(format!("n{number}"), Mac([0x52, 0x54, 0, 0, 0, number]));
         let rack = Arc::new(Mutex::new(Rack::of((1..=nodes).map(machine))));
         let agent = Agent::start(Arc::clone(&listener), &token, Arc::clone(&rack), IMMORTAL).await.unwrap();
@@ -169,7 +177,12 @@ impl World {
         std::mem::swap(&mut server.data_dir, &mut self.server.data_dir);
         self.server = server;
         self.admin = self.server.with(self.admin.token.clone());
-        self.listener = Arc::new(InProcess(in_process(&self.server.app)));
+        self.reads(&orders::said());
+    }
+
+    /// From now on the agent reads so much of orders.
+    pub(crate) fn reads(&mut self, said: &str) {
+        self.listener = Arc::new(InProcess { router: in_process(&self.server.app), reads: said.to_owned() });
         self.agent = self.agent.moved(Arc::clone(&self.listener));
     }
 

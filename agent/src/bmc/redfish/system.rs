@@ -73,6 +73,7 @@ fn view(system: &Value) -> BmcView {
         },
         uuid: text(&system["UUID"]).map(|uuid| uuid.to_lowercase()),
         serial: text(&system["SerialNumber"]),
+        sku: text(&system["SKU"]),
         manufacturer: text(&system["Manufacturer"]),
         model: text(&system["Model"]),
         bios_version: text(&system["BiosVersion"]),

@@ -15,8 +15,8 @@ const OUTPUT_BYTES: u64 = 8 << 20;
 const SAID_CHARS: usize = 400;
 
 /// How Slurm's programs say that the controller is away, or went away while they talked to it (slurm_errno.c of 22.05; all but the first two are of
-/// one that is restarted under them).
-const AWAY: [&str; 8] = [
+/// one that is restarted under them, and the last four are the C library's words for a connection that broke).
+const AWAY: [&str; 12] = [
     "Unable to contact slurm controller",
     "Socket timed out",
     "Zero Bytes were transmitted",
@@ -25,6 +25,10 @@ const AWAY: [&str; 8] = [
     "Message send failure",
     "Message receive failure",
     "Unexpected missing socket error",
+    "Transport endpoint is not connected",
+    "Connection reset by peer",
+    "Connection refused",
+    "Broken pipe",
 ];
 
 /// A program's standard output.
@@ -102,6 +106,9 @@ mod tests {
         let restarted = "scontrol: error: slurm_msg_sendto: address:port=10.77.0.1:6817 msg_type=2009: Unexpected missing socket error\n\
                          slurm_load_partitions error: Unexpected missing socket error";
         assert!(matches!(said(restarted), Err(SlurmError::Unreachable { .. })));
+        // The same, a moment later.
+        let broken = "slurm_load_node error: Transport endpoint is not connected";
+        assert!(matches!(said(broken), Err(SlurmError::Unreachable { .. })));
         assert!(matches!(said("Node n9 not found"), Err(SlurmError::Refused { .. })));
     }
 }

@@ -193,8 +193,7 @@ async fn log_in(
     let wanted = identity::Wanted { uuid: spec.expect_uuid.as_deref(), serial: spec.expect_serial.as_deref() };
     identity::check("the inventory", wanted, &facts.smbios)?;
     if let Some((_, view)) = &bmc {
-        let told = identity::Wanted { uuid: view.uuid.as_deref(), serial: view.serial.as_deref() };
-        identity::check("its BMC", told, &facts.smbios)?;
+        identity::before(view, &facts.smbios)?;
     }
     keep(context, &login, session);
     let bmc_certificate = bmc.and_then(|(bmc, _)| bmc.certificate());

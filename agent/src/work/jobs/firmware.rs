@@ -8,6 +8,7 @@ use std::time::Duration;
 use muster_core::firmware::{BiosValue, BmcInventory, Compared, UpdateClass, Wanted, WantedFirmware};
 use muster_core::ids::PermitId;
 use muster_core::wire::agent::{ActReply, JobResult};
+use muster_core::wire::bmc::Power;
 use muster_core::wire::firmware::SetFirmware;
 use muster_core::wire::node::{Failure, Progress};
 
@@ -22,14 +23,24 @@ const TRIES: u32 = 5;
 const ACT_CHARS: usize = 60;
 
 pub(super) async fn run(context: &JobContext, order: &SetFirmware) -> Result<JobResult, Failure> {
-    let bmc = match power::by(context, &order.power).await? {
-        By::Bmc(bmc) => bmc,
-        By::Person(_) => return Ok(seen(BmcInventory::unread("it has no BMC"), Vec::new())),
-    };
-    match order.permit {
-        None => Ok(seen(look(&bmc).await, Vec::new())),
-        Some(permit) => Setting { context, order, bmc: &bmc, permit }.run().await,
+    if let Power::Manual { .. } = &order.power {
+        return Ok(seen(BmcInventory::unread("it has no BMC"), Vec::new()));
     }
+    let Some(permit) = order.permit else {
+        return Ok(seen(heard(context, &order.power).await?, Vec::new()));
+    };
+    match power::by(context, &order.power).await? {
+        By::Bmc(bmc) => Setting { context, order, bmc: &bmc, permit }.run().await,
+        By::Person(_) => Ok(seen(BmcInventory::unread("it has no BMC"), Vec::new())),
+    }
+}
+
+/// What the BMC of the machine that is meant says now. A look waits for none.
+async fn heard(context: &JobContext, power: &Power) -> Result<BmcInventory, Failure> {
+    Ok(match power::heard(context, power).await? {
+        Ok((bmc, _)) => look(&bmc).await,
+        Err(error) => BmcInventory::unread(error.to_string()),
+    })
 }
 
 /// What a BMC says now. One that cannot be heard says nothing, which is told and stops nobody.

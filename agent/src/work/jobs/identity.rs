@@ -32,19 +32,37 @@ pub(super) fn check(source: &str, wanted: Wanted<'_>, shown: &Smbios) -> Result<
 
 /// What a BMC says of the machine behind it, against the one that is meant: what either does not know is no difference.
 pub(super) fn behind(machine: &Machine, view: &BmcView) -> Result<(), Failure> {
-    let pairs = [(&machine.uuid, &view.uuid), (&machine.serial, &view.serial)];
-    let both = |(meant, shown): (&'_ Option<String>, &'_ Option<String>)| {
-        Some((known(meant.as_deref()?)?.to_owned(), known(shown.as_deref()?)?.to_owned()))
+    let Some((meant, shown)) = difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) else {
+        return Ok(());
     };
-    for (meant, shown) in pairs.into_iter().filter_map(both) {
-        refuse_unless(same_uuid(&meant, &shown), || {
-            format!(
-                "the BMC at its address says that its machine is {shown}, and this one is {meant}: nothing is asked of it; \
-                 correct bmc.address of the node, or replace its parts where its board was exchanged"
-            )
-        })?;
+    Err(fatal(
+        "identity_mismatch",
+        format!(
+            "the BMC at its address says that its machine is {shown}, and this one is {meant}: nothing is asked of it; \
+             correct bmc.address of the node, or replace its parts where its board was exchanged"
+        ),
+    ))
+}
+
+/// What a machine says of itself, against the BMC that started it.
+pub(super) fn before(view: &BmcView, machine: &Smbios) -> Result<(), Failure> {
+    match difference(machine.uuid.as_deref(), machine.serial.as_deref(), view) {
+        None => Ok(()),
+        Some((own, shown)) => Err(fatal("identity_mismatch", format!("its BMC names {shown}, the machine says {own}"))),
     }
-    Ok(())
+}
+
+/// Where a machine's own words and its BMC's differ, both. A UUID that both know decides alone: what makers call a serial in Redfish is here the board's,
+/// there the chassis', and the one on the label may stand in the SKU.
+fn difference<'a>(uuid: Option<&'a str>, serial: Option<&'a str>, view: &'a BmcView) -> Option<(&'a str, &'a str)> {
+    let of = |text: Option<&'a str>| text.and_then(known);
+    if let (Some(own), Some(shown)) = (of(uuid), of(view.uuid.as_deref())) {
+        return (!same_uuid(own, shown)).then_some((own, shown));
+    }
+    let own = of(serial)?;
+    let serials: Vec<&str> = [&view.serial, &view.sku].into_iter().filter_map(|text| of(text.as_deref())).collect();
+    let differs = serials.iter().all(|shown| !shown.eq_ignore_ascii_case(own));
+    serials.first().filter(|_| differs).map(|shown| (own, *shown))
 }
 
 fn refuse_unless(fits: bool, message: impl FnOnce() -> String) -> Result<(), Failure> {
@@ -67,7 +85,13 @@ fn known(text: &str) -> Option<&str> {
         "to be filled by o.e.m.",
         "system serial number",
     ];
-    (!filler.contains(&text.to_ascii_lowercase().as_str())).then_some(text)
+    (!filler.contains(&text.to_ascii_lowercase().as_str()) && !is_nobodys(text)).then_some(text)
+}
+
+/// UUIDs that say that there is none (DSP0134 §7.2.1), and the one of boards whose maker left the firmware's sample in.
+fn is_nobodys(text: &str) -> bool {
+    const SAMPLE: uuid::Uuid = uuid::uuid!("03000200-0400-0500-0006-000700080009");
+    uuid::Uuid::try_parse(text).is_ok_and(|uuid| uuid.is_nil() || uuid.is_max() || uuid == SAMPLE)
 }
 
 /// UUIDs are equal too when the first three fields are in the other byte order: SMBIOS before 2.6 left it open (DSP0134 §7.2.1), and
@@ -85,6 +109,34 @@ mod tests {
 
     fn shown(uuid: &str, serial: &str) -> Smbios {
         Smbios { uuid: Some(uuid.into()), serial: Some(serial.into()), ..Smbios::default() }
+    }
+
+    #[test]
+    fn a_uuid_decides_and_else_any_serial_that_the_bmc_knows() {
+        let [own, other, nil] = [
+            "4c4c4544-0043-4810-8052-b4c04f4e3132",
+            "4c4c4544-0043-4810-8052-b4c04f4e3133",
+            &uuid::Uuid::nil().to_string(),
+        ];
+        let view = |uuid: &str, serial: &str, sku: &str| BmcView {
+            uuid: Some(uuid.into()),
+            serial: Some(serial.into()),
+            sku: Some(sku.into()),
+            ..BmcView::default()
+        };
+        let fits = |uuid: &str, view: &BmcView| {
+            let machine = Machine { uuid: Some(uuid.into()), serial: Some("7QHN412".into()) };
+            let smbios = shown(uuid, "7QHN412");
+            assert_eq!(behind(&machine, view).is_ok(), before(view, &smbios).is_ok());
+            behind(&machine, view).is_ok()
+        };
+        // As Dell has it: the manufacturing serial, and the service tag as SKU (iDRAC's ComputerSystem resource).
+        assert!(fits(own, &view(own, "CNIVC0098B0123", "7QHN412")));
+        assert!(!fits(own, &view(other, "7QHN412", "7QHN412")));
+        // Before its first POST a BMC may know no UUID; then a serial tells, whichever of them.
+        assert!(fits(own, &view(nil, "CNIVC0098B0123", "7qhn412")) && fits(own, &view(nil, "7QHN412", "")));
+        assert!(!fits(own, &view(nil, "CNIVC0098B0123", "7QHN413")));
+        assert!(fits(own, &BmcView::default()), "one that says nothing, as IPMI does");
     }
 
     #[test]

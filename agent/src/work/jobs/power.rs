@@ -51,6 +51,27 @@ pub(super) async fn by<'order>(context: &JobContext, power: &'order Power) -> Re
     Ok(By::Bmc(bmc))
 }
 
+/// As [`by`], of a BMC that a look must not wait for: it is asked once. `Err` where it is not heard.
+pub(super) async fn heard(context: &JobContext, power: &Power) -> Result<Result<(Bmc, BmcView), BmcError>, Failure> {
+    let bmc = open(context, power)?;
+    let (bmc, said) = match (bmc.observe().await, other(power)) {
+        (Err(BmcError::BadCredentials { .. }), Some(other)) => {
+            let bmc = open(context, &other)?;
+            let said = bmc.observe().await;
+            (bmc, said)
+        }
+        (said, _) => (bmc, said),
+    };
+    let view = match said {
+        Ok(view) => view,
+        Err(error) => return Ok(Err(error)),
+    };
+    if let Some(machine) = power.machine() {
+        identity::behind(machine, &view)?;
+    }
+    Ok(Ok((bmc, view)))
+}
+
 /// The BMC by the password that it takes. While that was being changed, whichever it takes is the one.
 async fn its_password(context: &JobContext, power: &Power) -> Result<Bmc, Failure> {
     let bmc = open(context, power)?;

@@ -57,15 +57,14 @@ pub(super) async fn run(
 
 /// Resolves once the BMC has shown the machine off at every look for a while. A BMC that does not say so, or is not there, says nothing.
 async fn stays_off(context: &JobContext, power: &Power) {
+    if let Power::Manual { .. } = power {
+        return std::future::pending().await;
+    }
     let long = context.agent.bmcs.limits().stays_off;
     let mut off_since = None;
     loop {
         tokio::time::sleep(long / 4).await;
-        let seen = match power::by(context, power).await {
-            Ok(By::Bmc(bmc)) => bmc.observe().await.ok(),
-            Ok(By::Person(_)) => return std::future::pending().await,
-            Err(_) => None,
-        };
+        let seen = power::heard(context, power).await.ok().and_then(Result::ok).map(|(_, view)| view);
         off_since = match seen {
             Some(view) if view.power == PowerState::Off => off_since.or(Some(Instant::now())),
             Some(_) | None => None,

@@ -17,18 +17,23 @@ pub(super) async fn run(context: &JobContext, order: &RotateBmc) -> Result<JobRe
         context.voice.log("the BMC takes the next password already".to_owned());
         return Ok(JobResult::BmcRotated);
     }
-    let By::Bmc(bmc) = by(context, &order.power).await? else {
-        return Err(fatal("no_bmc", format!("{} has no BMC", context.job.node_name)));
-    };
     let name = &context.job.node_name;
+    let neither = |said: &str| {
+        fatal(
+            "bmc_credentials",
+            format!("the BMC of {name} takes neither of the two passwords that it may have: {said}"),
+        )
+    };
+    let by = by(context, &order.power).await.map_err(|failure| match failure.code.as_str() {
+        "bmc_credentials" if order.tried => neither(&failure.message),
+        _ => failure,
+    })?;
+    let By::Bmc(bmc) = by else { return Err(fatal("no_bmc", format!("{name} has no BMC"))) };
     match bmc.set_password(&order.next).await {
         Ok(()) => context.voice.log("the BMC said yes; logging in with the next password".to_owned()),
         // It may have been done, or not: the log-in tells.
         Err(error @ BmcError::Timeout { .. }) => context.voice.log(format!("{error}")),
-        Err(error @ BmcError::BadCredentials { .. }) if order.tried => {
-            let both = format!("the BMC of {name} takes neither of the two passwords that it may have: {error}");
-            return Err(fatal("bmc_credentials", both));
-        }
+        Err(error @ BmcError::BadCredentials { .. }) if order.tried => return Err(neither(&error.to_string())),
         Err(error) => return Err(error.into()),
     }
     match takes(context, &next).await? {

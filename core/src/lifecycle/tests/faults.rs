@@ -181,6 +181,26 @@ fn a_rung_that_cannot_be_done_is_tried_once_and_the_next_one_comes() {
     assert_eq!(end.reason.unwrap(), "gate x: 3 errors; tried in vain: look at its parts, restart what is dead, reboot");
 }
 
+/// A new driver is on the disk and the old one runs: what is dead was not started, and gates would see nothing new.
+#[test]
+fn services_that_wait_for_a_reboot_are_no_rung_that_helped() {
+    let mut climbing = node(State::Repairing);
+    climbing.recovery = Some(recovery(&[Rung::RestartServices, Rung::Reboot], 0));
+    climbing.steps = vec![step(Step::Converge, StepStatus::Succeeded)];
+    let lock = crate::values::Digest::of(b"lock");
+    let report = |reboot_for: &[&str]| {
+        let reboot_for = reboot_for.iter().map(|item| (*item).to_owned()).collect();
+        Some(crate::stacks::ConvergeReport { lock, items: vec![], reboot_for })
+    };
+    climbing.converged = report(&[]);
+    assert_eq!(moved(&climbing).to, State::Validating);
+    climbing.converged = report(&["reboot for package nvidia-open"]);
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::Reboot));
+    climbing.steps.push(step(Step::Reboot, StepStatus::Succeeded));
+    let Some(Ladder::Climb { tried: 2, went }) = moved(&climbing).ladder else { panic!("two rungs") };
+    assert_eq!((went[0].outcome, went[1].outcome), (Outcome::Failed, Outcome::Done));
+}
+
 #[test]
 fn the_last_rungs_leave_the_ladder() {
     let mut climbing = node(State::Repairing);

@@ -26,6 +26,7 @@ use crate::ids::{AgentId, ClaimId, JobId, NodeId, ObjectId, OperationId, PermitI
 use crate::stacks::{ConvergePlan, ConvergeReport, ItemOutcome, ItemReport, LockedPackage, PlannedFile, ServiceItem};
 use crate::values::{Digest, Mac, Secret};
 
+mod gained; // Members of orders that came after their kinds
 mod pairs; // The two ends of a pair gate
 
 fn golden<T: Serialize + DeserializeOwned + Debug>(name: &str, message: &T) {

@@ -51,9 +51,13 @@ pub(super) fn stale() -> Error {
     Error::conflict("stale_attempt", "Another attempt of this job is current.")
 }
 
-/// The steps whose orders an agent can read, by what it says of itself.
-fn readable(headers: &HeaderMap) -> Vec<String> {
-    let said = headers.get(ORDERS).map(|value| value.to_str().unwrap_or_default());
+/// What an agent says of itself that it reads.
+fn said(headers: &HeaderMap) -> Option<&str> {
+    headers.get(ORDERS).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// The steps whose orders it can read.
+fn readable(said: Option<&str>) -> Vec<String> {
     let steps = Step::ALL.iter().filter(|step| wire::orders::reads(said, orders::kind(**step)));
     steps.map(|step| step.as_str().to_owned()).collect()
 }
@@ -64,11 +68,12 @@ pub(super) async fn lease(
     headers: HeaderMap,
     Json(request): Json<LeaseJobs>,
 ) -> Result<Json<LeasedJobs>, Error> {
-    let steps = readable(&headers);
+    let said = said(&headers);
+    let steps = readable(said);
     let deadline = tokio::time::Instant::now() + Duration::from_secs(request.wait_s.min(MAX_WAIT_S));
     loop {
         let woken = app.wake_agents.notified();
-        let jobs = lease_now(&app, &agent, &request, &steps).await?;
+        let jobs = lease_now(&app, &agent, &request, (said, &steps)).await?;
         if !jobs.is_empty() || tokio::time::Instant::now() >= deadline {
             return Ok(Json(LeasedJobs { jobs }));
         }
@@ -81,7 +86,12 @@ pub(super) async fn lease(
     }
 }
 
-async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs, steps: &[String]) -> Result<Vec<Job>, Error> {
+async fn lease_now(
+    app: &App,
+    agent: &Agent,
+    request: &LeaseJobs,
+    (said, steps): (Option<&str>, &[String]),
+) -> Result<Vec<Job>, Error> {
     let now = app.clock.now();
     let mut tx = app.pool.begin().await?;
     if agent.fence_alone(&mut tx, request.epoch, app).await? != Standing::Acts {
@@ -96,7 +106,7 @@ async fn lease_now(app: &App, agent: &Agent, request: &LeaseJobs, steps: &[Strin
     db::jobs::show_leased(&mut tx, &rows, now).await?;
     tx.commit().await?;
     // Built with nothing held: an answer that never arrives is what a lease's end is for.
-    let orders = stream::iter(rows).map(|row| order(app, row, now)).buffered(BUILDERS);
+    let orders = stream::iter(rows).map(|row| order(app, row, said, now)).buffered(BUILDERS);
     let orders: Vec<Option<Job>> = orders.try_collect().await?;
     Ok(orders.into_iter().flatten().collect())
 }
@@ -112,11 +122,11 @@ async fn hold_back(conn: &mut PgConnection, agent: &Agent, steps: &[String], now
     Ok(())
 }
 
-/// The order for a leased row; `None` when it cannot be built, which ends the step.
-async fn order(app: &App, row: LeasedRow, now: Timestamp) -> Result<Option<Job>, Error> {
+/// The order for a leased row, as its agent can read it; `None` when it cannot be built, which ends the step.
+async fn order(app: &App, row: LeasedRow, said: Option<&str>, now: Timestamp) -> Result<Option<Job>, Error> {
     let built = orders::build(app, &mut *app.pool.acquire().await?, &row, now).await;
     match built {
-        Ok(job) => Ok(Some(job)),
+        Ok(job) => Ok(Some(Job { spec: wire::orders::readable(said, job.spec), ..job })),
         // Nothing is wrong with the order: the lease runs out, and the job is leased again.
         Err(error) if error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Unavailable(_)))) => {
             tracing::warn!(job = %row.id, error = format!("{error:#}"), "the database left while an order was built");

@@ -106,6 +106,20 @@ async fn a_look_changes_nothing_and_says_what_it_could_not_see() {
         panic!("a BMC that is not heard stops no look")
     };
     assert!(inventory.unread[0].contains("refuses these credentials"), "{inventory:?}");
+    // Nor does one that is not there, of a machine that is known; one that is another machine's is no witness.
+    let known = |uuid: &str| Some(Machine { uuid: Some(uuid.into()), serial: None });
+    let [own, other] = ["4c4c4544-0043-4810-8052-b4c04f4e3132", "4c4c4544-0043-4810-8052-b4c04f4e3133"];
+    let silent = BmcTarget { port: 1, machine: known(own), ..bmc.target.clone() };
+    let look = world.order(&silent, sriov(), None);
+    let Outcome::Succeeded { result: JobResult::Firmware { inventory, .. } } = world.outcome_of(look, Vec::new()).await
+    else {
+        panic!("a BMC that is not there stops no look")
+    };
+    assert_eq!(inventory.unread.len(), 1, "{inventory:?}");
+    bmc.state().password = "secret".into();
+    let look = world.order(&BmcTarget { machine: known(other), ..bmc.target.clone() }, sriov(), None);
+    let Outcome::Failed { failure } = world.outcome_of(look, Vec::new()).await else { panic!("another machine") };
+    assert_eq!(failure.code, "identity_mismatch");
 }
 
 #[tokio::test]

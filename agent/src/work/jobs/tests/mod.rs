@@ -242,8 +242,9 @@ async fn a_bmc_of_another_machine_is_told_nothing() {
         let machine = Machine { uuid: Some(uuid.into()), serial: serial.map(str::to_owned) };
         BmcTarget { machine: Some(machine), ..bmc.target.clone() }
     };
-    let (own, other) = ("4c4c4544-0043-4810-8052-b4c04f4e3132", "4c4c4544-0043-4810-8052-b4c04f4e3133");
-    for target in [of(other, None), of(own, Some("SN-2"))] {
+    let other = "4c4c4544-0043-4810-8052-b4c04f4e3133";
+    let nobodys = uuid::Uuid::nil().to_string();
+    for target in [of(other, None), of(&nobodys, Some("SN-2"))] {
         let mut world = World::new(limits()).await;
         let [on, cycle] = switch(&target);
         let off = JobSpec::PowerOff { power: Power::Redfish(target), login: None, permit: PermitId::new() };

@@ -1,0 +1,24 @@
+//! What kinds of orders have gained since agents first read them, each written down once: it is left out for an agent that does not name it.
+
+use serde_json::json;
+
+use super::{cluster, golden, job, login};
+use crate::clusters::MEASURED;
+use crate::wire::agent::JobSpec;
+
+#[test]
+fn members_that_came_later() {
+    let lifts = Some(MEASURED.to_owned());
+    let back = JobSpec::SlurmAdmit { cluster: cluster(), revision: 7, name: "n1".into(), login: login(), lifts };
+    golden("job-slurm-admit-back", &job(back));
+    let plan = json!({
+        "suite": { "name": "smoke", "version": "1", "gates": [] },
+        "profile": {
+            "model": "virtual", "sockets": 1, "cores_per_socket": 2, "memory_mib": 1800, "schedulable_memory_mib": 1500,
+            "root_disk": { "serial_prefix": "ROOT" }, "power_max_w": 300,
+        },
+        "only": [], "stack": null, "variables": {},
+        "waived": ["disk.smart"], "waived_until": { "disk.smart": "2026-11-30T08:00:00Z" },
+    });
+    golden("job-gates-waived", &job(JobSpec::Gates { login: login(), plan: serde_json::from_value(plan).unwrap() }));
+}
