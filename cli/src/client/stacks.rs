@@ -85,9 +85,12 @@ async fn publish(session: &Session, args: &PublishArgs) -> anyhow::Result<()> {
     let object =
         Desired { kind: "stack".into(), name: args.name.clone(), spec: body["spec"].clone(), ..Desired::default() };
     let plan = session.client.plan(&MakePlan { objects: vec![labelled(object, &body)?] }).await?;
-    if args.dry_run {
+    // Before gigabytes are uploaded for nothing.
+    plans::possible(&plan)?;
+    if args.dry_run || args.yes {
         plans::told(&plan);
-    } else if !args.yes && !plans::agreed(&plan)? {
+    } else if !plans::agreed(&plan)? {
+        session.output.note("nothing was published");
         return Ok(());
     }
     if !args.dry_run {

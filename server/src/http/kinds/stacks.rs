@@ -15,9 +15,27 @@ use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, LARGE_BODY, Reference, Targets, fault};
 use crate::http::{blobs, document};
 
-/// Of all that a locked stack says.
+/// Of all that a locked stack says. What is empty is left out: a member that a later version adds changes no stack that does without it.
 fn promised(stack: &StackSpec) -> Digest {
-    Digest::of(&serde_json::to_vec(stack).expect("a stack is JSON"))
+    let document = serde_json::to_value(stack).expect("a stack is JSON");
+    Digest::of(document_without_empties(document).unwrap_or_default().to_string().as_bytes())
+}
+
+/// Nothing where nothing is left. Places in a list are kept.
+fn document_without_empties(document: Value) -> Option<Value> {
+    match document {
+        Value::Null | Value::Bool(false) => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Array(items) if items.is_empty() => None,
+        Value::Array(items) => {
+            Some(items.into_iter().map(|item| document_without_empties(item).unwrap_or_default()).collect())
+        }
+        Value::Object(members) => {
+            let kept = members.into_iter().filter_map(|(name, value)| Some((name, document_without_empties(value)?)));
+            Some(Value::Object(kept.collect())).filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
+        }
+        kept => Some(kept),
+    }
 }
 
 /// A finding of the rules where it stands in the document.
@@ -124,5 +142,32 @@ impl Declared for StackSpec {
             lock_digest: spec.lock.as_ref().map(|lock| lock.digest()),
             bundle_present: blobs::present(app, spec.bundle).await,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A digest that was noted is looked for by every later version: it must not change with the language.
+    #[test]
+    fn a_version_is_promised_by_what_it_says_and_not_by_what_it_leaves_out() {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let stack: StackSpec = serde_json::from_value(json!({
+            "version": "1", "image": "debian-12", "packages": { "chrony": "4.3-2" },
+            "services": [{ "name": "chrony", "enabled": true, "running": false }],
+            "lock": { "image_digest": digest, "arch": "amd64", "packages": [{
+                "name": "chrony", "version": "4.3-2", "arch": "amd64", "size": 9, "sha256": digest, "filename": "chrony.deb",
+            }] },
+        }))
+        .expect("a stack");
+        assert_eq!(
+            promised(&stack).to_string(),
+            "sha256:41d39f55afd198a157ebd7e9471507666fe6beaa564bac2f24f9c1b0664c57ce"
+        );
+        let more = json!({ "a": 1, "gained": { "x": [], "y": null, "z": false, "w": "" } });
+        assert_eq!(document_without_empties(more), Some(json!({ "a": 1 })));
+        let started = StackSpec { version: "2".into(), ..stack.clone() };
+        assert_ne!(promised(&stack), promised(&started));
     }
 }
