@@ -287,6 +287,63 @@ async fn a_suite_and_a_profile_of_one_pool_must_fit() {
     assert_eq!(refused.problem(), (422, "unprocessable", "/spec"));
 }
 
+/// A pool from before there was a rule is still written, and so is what it names: only what is made worse is refused.
+#[tokio::test]
+async fn what_did_not_fit_before_keeps_nobody_from_changing_something_else() {
+    let server = Server::start().await;
+    let admin = server.admin().await;
+    fleet::declare(&admin).await;
+    let mut suite = fleet::suite();
+    let gate = |id: &str, metric: &str| {
+        json!({
+            "id": id, "title": id, "stage": "node", "timeout_s": 30, "parser": "fio", "argv": ["fio"], "finding": "The disk is slow.",
+            "criteria": [{ "metric": metric, "op": ">=", "limit": format!("profile:{id}"), "unit": "MB/s" }],
+        })
+    };
+    let more = [gate("disk.read", "fio.read_bandwidth"), gate("disk.write", "fio.write_bandwidth")];
+    suite["spec"]["gates"].as_array_mut().unwrap().extend(more);
+    let with = |thresholds: Value| {
+        let mut profile = fleet::profile();
+        profile["spec"]["thresholds"] = thresholds;
+        profile
+    };
+    let mb = |value: u32| json!({ "value": value, "unit": "MB/s", "provenance": "pinned", "source": "the one who pinned it" });
+    admin.put("/v1/suites/smoke", &fleet::suite()).await.expect(201);
+    let mut pool = fleet::pool();
+    pool["spec"]["profile"] = json!("virtual");
+    admin.put("/v1/pools/gpu", &pool).await.expect(201);
+    admin.put("/v1/hardware_profiles/virtual", &with(json!({ "disk.read": mb(900) }))).await.expect(200);
+    let refused = admin.put("/v1/suites/smoke", &suite).await;
+    assert!(refused.text.contains("no threshold disk.write"), "{}", refused.text);
+    // As a version that did not look left it.
+    let before = "UPDATE objects SET spec = $1 WHERE kind = 'suite' AND name = 'smoke'";
+    sqlx::query(before).bind(&suite["spec"]).execute(&server.app.pool).await.unwrap();
+
+    admin.put("/v1/pools/gpu", &pool).await.expect(200);
+    pool["spec"]["replicas"] = json!(0);
+    assert_eq!(admin.put("/v1/pools/gpu", &pool).await.expect(200).body["generation"], 2);
+    admin.put("/v1/hardware_profiles/virtual", &with(json!({ "disk.read": mb(800) }))).await.expect(200);
+    suite["spec"]["version"] = json!("2");
+    admin.put("/v1/suites/smoke", &suite).await.expect(200);
+    // And whatever brings another fault is refused, for that one alone.
+    let refused = admin.put("/v1/hardware_profiles/virtual", &with(json!({}))).await;
+    assert_eq!(refused.problem(), (422, "unprocessable", "/spec"));
+    assert!(
+        refused.text.contains("no threshold disk.read") && !refused.text.contains("disk.write"),
+        "{}",
+        refused.text
+    );
+    pool["spec"]["health"] = json!({ "sweep": "smoke" });
+    assert_eq!(admin.put("/v1/pools/gpu", &pool).await.problem(), (422, "unprocessable", "/spec/health/sweep"));
+    suite["spec"]["gates"].as_array_mut().unwrap().push(gate("disk.third", "fio.read_bandwidth"));
+    let refused = admin.put("/v1/suites/smoke", &suite).await;
+    assert!(
+        refused.text.contains("no threshold disk.third") && !refused.text.contains("disk.write"),
+        "{}",
+        refused.text
+    );
+}
+
 #[tokio::test]
 async fn kinds_that_list_packages_may_be_larger() {
     let server = Server::start().await;

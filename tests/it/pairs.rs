@@ -4,6 +4,7 @@
 use muster_api::tokens::Role;
 use muster_core::clusters::MEASURED;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
+use muster_server::db;
 use serde_json::{Value, json};
 
 use crate::simulated::{Fuel, World};
@@ -325,6 +326,28 @@ async fn that_a_scheduler_shows_a_held_node_drained_is_no_news() {
     assert_eq!(told(&world, "scheduler.out").await, 1);
     world.settle().await;
     given_back(&world).await;
+}
+
+/// Many take part in another order in each run, and by no function that a host under FIPS refuses.
+#[tokio::test]
+async fn many_are_numbered_without_md5() {
+    let world = serving().await;
+    let run = begin(&world).await;
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    for prepared in [
+        "CREATE FUNCTION public.md5(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'unsupported'; END $$",
+        "SET search_path = public, pg_catalog",
+        "INSERT INTO pair_ends (run_id, name) SELECT id, 'm' || at FROM pair_runs, generate_series(1, 4) at",
+    ] {
+        sqlx::query(prepared).execute(&mut *conn).await.unwrap();
+    }
+    db::pairs::ends::number(&mut conn, run.parse().unwrap()).await.unwrap();
+    let query = "SELECT name FROM pair_ends ORDER BY position";
+    let names: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *conn).await.unwrap();
+    assert!(names.len() == 10 && !names.is_sorted(), "{names:?}");
+    let query = "SELECT array_agg(position ORDER BY position) FROM pair_ends";
+    let positions: Vec<i32> = sqlx::query_scalar(query).fetch_one(&mut *conn).await.unwrap();
+    assert_eq!(positions, (0..10).collect::<Vec<i32>>());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use muster_core::gates::Verdict;
 use muster_core::ids::NodeId;
 use muster_core::wire::node::Failure;
 use muster_lab::simulated::machine::Turn;
+use muster_server::db;
 use muster_server::tasks::sweeps;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -248,7 +249,8 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
     world.settle().await;
     // No third ladder: what that would cost is a person's to weigh. But what was measured is not given to jobs meanwhile.
     assert_eq!(world.state("n1").await, "quarantined");
-    assert_eq!(recoveries(&world, "n1").await.len(), 2);
+    let all = recoveries(&world, "n1").await;
+    assert_eq!((all.len(), &all[0]["rungs"], &all[0]["ended"]), (3, &json!([]), &json!("held_back")));
     let timeline = world.admin.get("/v1/nodes/n1/timeline").await.expect(200).text;
     assert!(timeline.contains("it was recovered 2 times within 168 hours"), "{timeline}");
     // Through its gates it comes back, and a person is not bound by what went before.
@@ -258,7 +260,34 @@ async fn a_node_that_fails_again_and_again_is_left_to_a_person() {
         assert_eq!(world.state("n1").await, "in_service");
     }
     let all = recoveries(&world, "n1").await;
-    assert_eq!((all.len(), &all[0]["asked"], &all[0]["ended"]), (3, &json!(true), &json!("recovered")));
+    assert_eq!((all.len(), &all[0]["asked"], &all[0]["ended"]), (4, &json!(true), &json!("recovered")));
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    let (node, now) = (world.value("n1", "id").await.unwrap().parse().unwrap(), world.server.app.clock.now());
+    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now).await.unwrap();
+    assert_eq!(seen.on_node, 2, "where nothing was tried, nothing brings it nearer to its bound");
+    world.check().await;
+}
+
+/// What takes one node out again and again, a link that flaps, may do so with all of them.
+#[tokio::test]
+async fn many_nodes_that_are_left_to_a_person_are_the_fleet_too() {
+    let mut world = serving(4, watched(&["reboot"])).await;
+    // Each had what may be tried on it within a week, for something else.
+    let before = "INSERT INTO recoveries (id, node_id, signature, what, answers, asked, rungs, begun_at, ended_at, ended)
+                  SELECT gen_random_uuid(), id, 'gate:x', 'it failed', true, false, '{reboot}', $1, $1, 'recovered' FROM nodes";
+    for hours in [47, 48] {
+        let at = (world.server.app.clock.now() - jiff::SignedDuration::from_hours(hours)).to_sqlx();
+        sqlx::query(before).bind(at).execute(&world.server.app.pool).await.unwrap();
+    }
+    for (name, state) in [("n1", "quarantined"), ("n2", "quarantined"), ("n3", "in_service"), ("n4", "in_service")] {
+        world.gates(name, &[Verdict::Fail]);
+        world.ask(name, "sweep").await.expect(202);
+        world.settle().await;
+        assert_eq!(world.state(name).await, state, "{name}");
+    }
+    let breakers = world.admin.get("/v1/breakers").await.expect(200).body;
+    let because = breakers["items"][0]["because"].as_str().unwrap();
+    assert!(because.contains("2 other nodes failed the same way within the hour"), "{because}");
     world.check().await;
 }
 
@@ -293,6 +322,26 @@ async fn nodes_that_fail_alike_days_apart_are_the_fleet_too() {
     world.check().await;
 }
 
+/// Parts take weeks to come. What is wrong with those that wait for them is known, and says nothing of others.
+#[tokio::test]
+async fn nodes_that_wait_for_their_maker_keep_no_other_in_service() {
+    let mut world = serving(6, watched(&["rma"])).await;
+    for name in ["n1", "n2", "n3", "n4"] {
+        world.advance(24 * 3600);
+        world.gates(name, &[Verdict::Fail]);
+        world.ask(name, "sweep").await.expect(202);
+        world.settle().await;
+        assert_eq!(world.state(name).await, "quarantined", "{name}");
+    }
+    assert_eq!(told(&world, "breaker.opened").await, 0);
+    // Those of the same hour may be the fleet all the same.
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    let (node, now) = (world.value("n5", "id").await.unwrap().parse().unwrap(), world.server.app.clock.now());
+    let (seen, _) = db::recoveries::seen(&mut conn, node, "gate:node.profile", 168, now).await.unwrap();
+    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.pool.same_way, seen.pool.unmended), (1, 0, 1, 0));
+    world.check().await;
+}
+
 /// Few nodes of a large fleet may be all of a small pool; and one pool's failures are not another's.
 #[tokio::test]
 async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
@@ -322,18 +371,23 @@ async fn failures_are_counted_over_the_fleet_and_over_the_pool() {
         sqlx::query(failed).bind(node).bind(at).execute(&mut *conn).await.unwrap();
     }
     let of = |node| NodeId(node);
-    let (seen, name) = muster_server::db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    let (seen, name) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
     assert_eq!(name.as_deref(), Some("gpu"));
-    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.fleet.serving), (2, 1, 3));
-    assert_eq!((seen.pool.same_way, seen.pool.unmended, seen.pool.serving), (1, 1, 2));
+    assert_eq!((seen.fleet.same_way, seen.fleet.unmended, seen.fleet.held), (2, 1, 3));
+    // Its share is of all that it holds, or nodes that are brought up together would be few of none.
+    assert_eq!((seen.pool.same_way, seen.pool.unmended, seen.pool.held), (1, 1, 3));
     assert!(!seen.fleet.open && !seen.pool.open);
     // The pool's own breaker holds the pool's nodes, and no others.
-    let breaker = muster_server::db::recoveries::breaker_of_pool("gate:x", "gpu");
-    assert!(muster_server::db::breakers::open(&mut conn, &breaker, "two", None, now).await.unwrap());
-    let (seen, _) = muster_server::db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    let breaker = db::recoveries::breaker_of_pool("gate:x", "gpu");
+    assert!(db::breakers::open(&mut conn, &breaker, "two", None, now).await.unwrap());
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
     assert!(seen.pool.open && !seen.fleet.open);
-    let (seen, _) = muster_server::db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now).await.unwrap();
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n4), "gate:x", 168, now).await.unwrap();
     assert!(!seen.pool.open && !seen.fleet.open && seen.pool.same_way == 0);
+    // What it gives back is not held any more.
+    sqlx::query("UPDATE claims SET state = 'releasing' WHERE node_id = $1").bind(n2).execute(&mut *conn).await.unwrap();
+    let (seen, _) = db::recoveries::seen(&mut conn, of(n1), "gate:x", 168, now).await.unwrap();
+    assert_eq!(seen.pool.held, 2);
 }
 
 /// What found the fault has the last word, also where the pool admits its nodes by another suite.
@@ -343,8 +397,14 @@ async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
     let mut nightly = world.admin.get("/v1/suites/smoke").await.expect(200).body["spec"].clone();
     nightly["name"] = json!("nightly");
     nightly["gates"][0]["id"] = json!("night.watch");
+    // Before a job the same is asked in another way; the sweep's way is the one that found it.
+    let mut brief = nightly.clone();
+    (brief["name"], brief["gates"][0]["title"]) = (json!("brief"), json!("A glance"));
+    world.admin.put("/v1/suites/brief", &json!({ "spec": brief })).await.expect(201);
+    // A member that says null says nothing.
+    (nightly["gates"][0]["peer"], nightly["gates"][0]["during"]) = (Value::Null, Value::Null);
     world.admin.put("/v1/suites/nightly", &json!({ "spec": nightly })).await.expect(201);
-    let health = json!({ "sweep": "nightly", "recovery": { "rungs": ["reboot"] } });
+    let health = json!({ "smoke": "brief", "sweep": "nightly", "recovery": { "rungs": ["reboot"] } });
     world.admin.patch("/v1/pools/gpu", &json!({ "spec": { "health": health } })).await.expect(200);
     world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
@@ -356,8 +416,9 @@ async fn a_node_comes_back_only_past_the_gate_that_took_it_out() {
     let gates = |run: &Value| -> Vec<String> {
         run["results"].as_array().unwrap().iter().map(|result| result["gate"].as_str().unwrap().to_owned()).collect()
     };
-    let after = runs["items"].as_array().unwrap().iter().map(gates).find(|gates| gates.len() == 2);
-    assert_eq!(after.unwrap_or_default(), ["node.profile", "night.watch"], "{runs:#}");
+    let after = runs["items"].as_array().unwrap().iter().find(|run| gates(run).len() == 2).expect("both were run");
+    assert_eq!(gates(after), ["node.profile", "night.watch"], "{runs:#}");
+    assert_eq!(after["results"][1]["title"], nightly["gates"][0]["title"]);
     world.check().await;
 }
 

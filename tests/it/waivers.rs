@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use muster_api::tokens::Role;
 use muster_core::gates::Verdict;
+use muster_server::db;
 use serde_json::{Value, json};
 
 use crate::simulated::World;
@@ -100,19 +101,30 @@ async fn a_waived_gate_admits_its_node_and_says_so_everywhere_and_no_other_node(
 
 #[tokio::test]
 async fn another_gate_of_the_same_node_still_blocks() {
-    let two = |path: &str, mut body: Value| {
+    let three = |path: &str, mut body: Value| {
         if path == "/v1/suites/smoke" {
-            let mut gate = body["spec"]["gates"][0].clone();
-            gate["id"] = json!("node.other");
-            body["spec"]["gates"].as_array_mut().unwrap().push(gate);
+            let gate = |id: &str, shadow: bool| {
+                let mut gate = body["spec"]["gates"][0].clone();
+                (gate["id"], gate["shadow"]) = (json!(id), json!(shadow));
+                gate
+            };
+            let more = [gate("node.other", false), gate("node.shadow", true)];
+            body["spec"]["gates"].as_array_mut().unwrap().extend(more);
         }
         body
     };
-    let mut world = failing(1, two).await;
+    let mut world = failing(1, three).await;
     waive(&world, ("node", "n1"), "node.profile", 60 * DAY).await;
     claimed(&mut world, 1).await;
     assert_eq!(world.state("n1").await, "quarantined");
     assert_eq!(world.value("n1", "reason").await.unwrap(), "gate node.other: it was made to end as fail");
+    // The fleet's page names what is in somebody's way. It reads no result for that.
+    let mut conn = world.server.app.pool.acquire().await.unwrap();
+    sqlx::query("UPDATE gate_results SET result = '{}'").execute(&mut *conn).await.unwrap();
+    let since = jiff::Timestamp::UNIX_EPOCH;
+    let told = db::pages::fleet::list_failing_gates(&mut conn, None, since, 8).await.unwrap();
+    let told: Vec<&str> = told.iter().map(|gate| gate.gate.as_str()).collect();
+    assert_eq!(told, ["node.other"]);
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ pub struct Out {
     pub same_way: u32,
     /// Whose last recovery for it began within a week, and has not mended them.
     pub unmended: u32,
-    /// Nodes in service.
-    pub serving: u32,
+    /// Nodes that pools hold, in service or on their way there: while a fleet is brought up, none serves.
+    pub held: u32,
     /// The breaker for this cause is open.
     pub open: bool,
 }
@@ -35,10 +35,10 @@ impl Out {
             1 => "another node".to_owned(),
             many => format!("{many} other nodes"),
         };
-        if self.same_way >= most(self.serving) {
+        if self.same_way >= most(self.held) {
             return Some(format!("{} failed the same way within the hour", others(self.same_way)));
         }
-        (self.unmended >= most_unmended(self.serving))
+        (self.unmended >= most_unmended(self.held))
             .then(|| format!("{} failed the same way within the week, and are not mended", others(self.unmended)))
     }
 }
@@ -85,7 +85,7 @@ pub fn may_begin(policy: &RecoveryPolicy, cause: &Cause, seen: Seen) -> Result<(
         let why = format!("it was recovered {} times within {} hours", seen.on_node, policy.within_h);
         return Err(Hold::Node(why));
     }
-    let most = most(seen.fleet.serving);
+    let most = most(seen.fleet.held);
     if seen.under_way >= most {
         return Err(Hold::Later(format!(
             "{} other nodes are being recovered, and {most} may be at once",

@@ -6,17 +6,17 @@ pub const WINDOW_S: i64 = 3600;
 /// Seconds for which a node that failed that way, and was not mended since, is still counted: sweeps are a day apart, and people look within a week.
 pub const UNMENDED_S: i64 = 7 * 24 * 3600;
 
-/// One of so many nodes in service.
+/// One of so many nodes that pools hold.
 const SHARE: u32 = 20;
 /// Of a small fleet.
 const FEW: u32 = 2;
 
-/// Nodes that one kind of failure may take out within the window: one of twenty in service, but two of a small fleet.
-pub fn most(serving: u32) -> u32 {
-    FEW.max(serving / SHARE)
+/// Nodes that one kind of failure may take out within the window: one of twenty that pools hold, but two of a small fleet.
+pub fn most(held: u32) -> u32 {
+    FEW.max(held / SHARE)
 }
 
-/// Nodes that may be out for one kind of failure at a time, without one of them mended: one of ten in service, but three of a small fleet.
-pub fn most_unmended(serving: u32) -> u32 {
-    (FEW + 1).max(2 * serving / SHARE)
+/// Nodes that may be out for one kind of failure at a time, without one of them mended: one of ten that pools hold, but three of a small fleet.
+pub fn most_unmended(held: u32) -> u32 {
+    (FEW + 1).max(2 * held / SHARE)
 }

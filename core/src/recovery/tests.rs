@@ -37,19 +37,19 @@ fn what_a_failure_has_in_common_with_others_is_its_signature() {
 
 #[test]
 fn each_bound_says_what_it_is() {
-    let fleet = Out { serving: 60, ..Out::default() };
-    let pool = Out { serving: 6, ..Out::default() };
+    let fleet = Out { held: 60, ..Out::default() };
+    let pool = Out { held: 6, ..Out::default() };
     let seen = Seen { fleet, pool, ..Seen::default() };
     let begin = |seen| may_begin(&policy(2), &cause("gate:x"), seen);
     assert_eq!(begin(seen), Ok(()));
-    let fleet = |fleet| begin(Seen { fleet: Out { serving: 60, ..fleet }, ..seen });
+    let fleet = |fleet| begin(Seen { fleet: Out { held: 60, ..fleet }, ..seen });
     assert!(matches!(fleet(Out { same_way: 3, ..Out::default() }), Err(Hold::Fleet(why)) if why.contains("gate:x")));
     assert_eq!(fleet(Out { same_way: 2, unmended: 5, ..Out::default() }), Ok(()));
     // One after the other, a day apart: as many are out all the same.
     assert!(matches!(fleet(Out { unmended: 6, ..Out::default() }), Err(Hold::Fleet(why)) if why.contains("the week")));
     assert!(matches!(fleet(Out { open: true, ..Out::default() }), Err(Hold::Fleet(_))));
     // Few of a large fleet may be all of a small pool.
-    let of_pool = |pool| begin(Seen { pool: Out { serving: 6, ..pool }, ..seen });
+    let of_pool = |pool| begin(Seen { pool: Out { held: 6, ..pool }, ..seen });
     assert!(
         matches!(of_pool(Out { same_way: 2, ..Out::default() }), Err(Hold::Pool(why)) if why.contains("of its pool"))
     );
@@ -62,11 +62,11 @@ fn each_bound_says_what_it_is() {
     let open = Out { open: true, ..seen.fleet };
     assert!(matches!(may_go_on(&cause("gate:x"), Seen { fleet: open, ..seen }), Err(Hold::Fleet(_))));
     assert!(matches!(may_go_on(&cause("gate:x"), Seen { pool: open, ..seen }), Err(Hold::Pool(_))));
-    let many = Out { same_way: 9, unmended: 9, serving: 6, open: false };
+    let many = Out { same_way: 9, unmended: 9, held: 6, open: false };
     let busy = Seen { on_node: 9, under_way: 9, fleet: many, pool: many };
     assert_eq!(may_go_on(&cause("gate:x"), busy), Ok(()), "what has begun is not stopped by others that begin");
     let asked = Cause::asked(Some("look at it"));
-    let worst = Out { same_way: 99, unmended: 99, serving: 1, open: true };
+    let worst = Out { same_way: 99, unmended: 99, held: 1, open: true };
     let worst = Seen { on_node: 99, under_way: 99, fleet: worst, pool: worst };
     assert_eq!((may_begin(&policy(1), &asked, worst), may_go_on(&asked, worst)), (Ok(()), Ok(())));
 }
@@ -109,11 +109,11 @@ proptest! {
                 fleet: Out {
                     same_way: distinct(&|(at, _, of)| *of == signature && at + WINDOW_S > now),
                     unmended: distinct(&|(at, _, of)| *of == signature && at + UNMENDED_S > now && !heals),
-                    serving: fleet - u32::try_from(busy.len()).unwrap(),
+                    held: fleet - u32::try_from(busy.len()).unwrap(),
                     open: false,
                 },
                 // All of them are of one pool.
-                pool: Out { serving: fleet, ..Out::default() },
+                pool: Out { held: fleet, ..Out::default() },
             };
             if may_begin(&policy, &cause(&signature.to_string()), seen).is_ok() {
                 begun.push((now, node, signature));

@@ -127,16 +127,17 @@ pub async fn replace(
     Ok(done.rows_affected() == 1)
 }
 
-/// What was pinned on a replaced board or chassis is observed anew; a declared serial follows the chassis.
+/// What was pinned on a replaced board or chassis is observed anew; a declared serial follows the chassis. A declared UUID was the former board's: it is
+/// forgotten, or every BMC act on the new one would be refused.
 ///
 /// # Errors
 /// When the database fails or another node has the new serial.
 pub async fn repin(conn: &mut PgConnection, node: NodeId, old: &str, new: &str) -> Result<(), Error> {
     sqlx::query!(
-        "UPDATE nodes SET bmc_certificate = NULL,
+        "UPDATE nodes SET bmc_certificate = NULL, smbios_uuid = NULL,
                 serial = CASE WHEN serial = $2 THEN $3 ELSE serial END,
-                spec = CASE WHEN serial = $2 THEN jsonb_set(spec, '{serial}', to_jsonb($3::text)) ELSE spec END,
-                generation = generation + CASE WHEN serial = $2 THEN 1 ELSE 0 END
+                spec = CASE WHEN serial = $2 THEN jsonb_set(spec, '{serial}', to_jsonb($3::text)) ELSE spec END - 'smbios_uuid',
+                generation = generation + CASE WHEN serial = $2 OR spec ? 'smbios_uuid' THEN 1 ELSE 0 END
          WHERE id = $1",
         node as NodeId,
         old,

@@ -54,15 +54,20 @@ pub async fn insert(
     .await?;
     let gates: Vec<String> = results.iter().map(|result| result.gate.clone()).collect();
     let verdicts: Vec<String> = results.iter().map(|result| result.verdict.as_str().to_owned()).collect();
+    let shadows: Vec<bool> = results.iter().map(|result| result.shadow).collect();
+    let waived: Vec<bool> = results.iter().map(|result| result.waived.is_some()).collect();
     let documents: Vec<serde_json::Value> =
         results.iter().map(serde_json::to_value).collect::<Result<_, _>>().map_err(Error::internal)?;
     sqlx::query!(
-        "INSERT INTO gate_results (run_id, position, gate, verdict, result)
-         SELECT $1, row.position::integer, row.gate, row.verdict, row.result
-         FROM unnest($2::text[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS row (gate, verdict, result, position)",
+        "INSERT INTO gate_results (run_id, position, gate, verdict, shadow, waived, result)
+         SELECT $1, row.position::integer, row.gate, row.verdict, row.shadow, row.waived, row.result
+         FROM unnest($2::text[], $3::text[], $4::boolean[], $5::boolean[], $6::jsonb[]) WITH ORDINALITY
+              AS row (gate, verdict, shadow, waived, result, position)",
         id as GateRunId,
         &gates,
         &verdicts,
+        &shadows,
+        &waived,
         &documents,
     )
     .execute(conn)

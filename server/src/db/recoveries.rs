@@ -107,7 +107,9 @@ pub fn breaker_of_pool(signature: &str, pool: &str) -> String {
     format!("{signature} in pool {pool}")
 }
 
-/// What the bounds are looked at by, for a node and a signature; and the node's pool. Nodes count as unmended until they serve again or leave their pool.
+/// What the bounds are looked at by, for a node and a signature; and the node's pool. Nodes count as unmended until they serve again or leave their pool;
+/// those whose drivers sent them to their maker at once do not: what is wrong with them is known. Shares are of the nodes that pools hold: none of them
+/// serves while a pool is brought up. What was held back without a rung was no recovery of its node: nothing was tried.
 ///
 /// # Errors
 /// When the database fails.
@@ -132,7 +134,8 @@ pub async fn seen(
            failed AS (
                SELECT DISTINCT ON (r.node_id) r.begun_at, c.pool_id = $4 AS of_pool,
                       r.begun_at > $5 AS same_way,
-                      r.ended IS DISTINCT FROM 'recovered' AND c.pool_id IS NOT NULL AND n.state <> 'in_service' AS unmended
+                      r.ended IS DISTINCT FROM 'recovered' AND c.pool_id IS NOT NULL AND n.state <> 'in_service'
+                          AND (r.went -> -1 ->> 'rung' IS DISTINCT FROM 'rma' OR r.went @? '$[*] ? (@.rung != "rma" && @.rung != "collect" && @.outcome != "skipped")') AS unmended
                FROM recoveries r JOIN nodes n ON n.id = r.node_id LEFT JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
                WHERE r.signature = $2 AND r.node_id <> $1 AND r.begun_at > $6 ORDER BY r.node_id, r.begun_at DESC)
            SELECT count(*) FILTER (WHERE same_way AND begun_at > COALESCE(reset.fleet, $6)) AS "same_way!",
@@ -150,11 +153,11 @@ pub async fn seen(
     .fetch_one(&mut *conn)
     .await?;
     let bounds = sqlx::query!(
-        r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $2) AS "on_node!",
+        r#"SELECT (SELECT count(*) FROM recoveries WHERE node_id = $1 AND NOT asked AND begun_at > $2
+                     AND (ended IS DISTINCT FROM 'held_back' OR rungs <> '{}')) AS "on_node!",
                   (SELECT count(*) FROM recoveries WHERE ended_at IS NULL AND node_id <> $1) AS "under_way!",
-                  (SELECT count(*) FROM nodes WHERE state = 'in_service') AS "serving!",
-                  (SELECT count(*) FROM nodes n JOIN claims c ON c.node_id = n.id AND c.state <> 'released'
-                   WHERE n.state = 'in_service' AND c.pool_id = $3) AS "serving_of_pool!",
+                  (SELECT count(*) FROM claims WHERE state = 'bound') AS "held!",
+                  (SELECT count(*) FROM claims WHERE pool_id = $3 AND state = 'bound') AS "held_by_pool!",
                   EXISTS (SELECT FROM breakers WHERE signature = $4 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open!",
                   EXISTS (SELECT FROM breakers WHERE signature = $5 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $6)) AS "open_of_pool!""#,
         node as NodeId,
@@ -170,13 +173,13 @@ pub async fn seen(
     let fleet = Out {
         same_way: count(row.same_way),
         unmended: count(row.unmended),
-        serving: count(bounds.serving),
+        held: count(bounds.held),
         open: bounds.open,
     };
     let of_pool = Out {
         same_way: count(row.same_way_of_pool),
         unmended: count(row.unmended_of_pool),
-        serving: count(bounds.serving_of_pool),
+        held: count(bounds.held_by_pool),
         open: bounds.open_of_pool,
     };
     let seen = Seen { on_node: count(bounds.on_node), under_way: count(bounds.under_way), fleet, pool: of_pool };

@@ -26,10 +26,7 @@ pub(super) async fn hold(
     now: Timestamp,
 ) -> Result<Option<Hold>, Error> {
     let under_way = node.recovery.as_ref().map(|(_, recovery)| &recovery.cause);
-    let begins = match decision {
-        Decision::Advance(Move { ladder: Some(Ladder::Begin(cause)), .. }) => Some(cause),
-        _ => None,
-    };
+    let begins = begun(decision);
     let climbs = match decision {
         Decision::Advance(to) => {
             to.to == State::Repairing || (node.state == State::Repairing && to.to == State::Imaging)
@@ -62,6 +59,30 @@ pub(super) async fn hold(
         metrics::counter!("muster_breakers_opened_total").increment(1);
     }
     Ok(Some(held))
+}
+
+/// What a decision begins a recovery for.
+fn begun(decision: &Decision) -> Option<&Cause> {
+    match decision {
+        Decision::Advance(Move { ladder: Some(Ladder::Begin(cause)), .. }) => Some(cause),
+        _ => None,
+    }
+}
+
+/// A node that moves on to a person, where a recovery was to begin, has failed like those that are recovered: the breakers count it, or nodes that fail
+/// again and again would leave service one after the other, however many they are.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn leave(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    (wanted, hold, decided): (&Decision, &Hold, &Decision),
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (Some(cause), Hold::Node(_), Decision::Advance(_)) = (begun(wanted), hold, decided) else { return Ok(()) };
+    let id = db::recoveries::insert(conn, node.id, (cause, &[]), now).await?;
+    end(conn, node, id, (Ended::HeldBack, &[]), now).await
 }
 
 /// What a move does to the recovery of its node.

@@ -151,9 +151,10 @@ async fn settle(
         snapshot.room = db::sweeps::room(conn, claim).await?;
         decision = decide(&snapshot, now);
     }
-    snapshot.hold = recoveries::hold(conn, node, &decision, now).await?;
-    if snapshot.hold.is_some() {
-        decision = decide(&snapshot, now);
+    if let Some(hold) = recoveries::hold(conn, node, &decision, now).await? {
+        snapshot.hold = Some(hold.clone());
+        let wanted = std::mem::replace(&mut decision, decide(&snapshot, now));
+        recoveries::leave(conn, node, (&wanted, &hold, &decision), now).await?;
     }
     let next = match &decision {
         Decision::Start(step) | Decision::Retry(step, _) => Some(*step),
@@ -215,7 +216,7 @@ async fn snapshot(
         until: node.maintenance_until,
         stop: node.stop,
         disputed_parts: match node.state {
-            State::Inspecting => db::components::list_disputed(conn, node.id).await?,
+            State::Inspecting | State::Quarantined => db::components::list_disputed(conn, node.id).await?,
             _ => Vec::new(),
         },
         in_cluster: node.in_cluster,

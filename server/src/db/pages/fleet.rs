@@ -98,7 +98,7 @@ pub async fn list_failing_gates(
                   count(DISTINCT r.node_id) AS "nodes!", min(n.name) AS "example!"
            FROM gate_runs r JOIN gate_results g ON g.run_id = r.id JOIN nodes n ON n.id = r.node_id
            WHERE r.id >= $1 AND g.verdict IN ('fail', 'error') AND r.voided_at IS NULL
-             AND g.result -> 'waived' IS NULL AND (g.result -> 'shadow') IS DISTINCT FROM 'true'::jsonb AND ($3::uuid[] IS NULL OR r.node_id = ANY ($3))
+             AND NOT g.shadow AND NOT g.waived AND ($3::uuid[] IS NULL OR r.node_id = ANY ($3))
            GROUP BY g.gate ORDER BY count(*) DESC, g.gate LIMIT $2"#,
         first_id(since),
         limit,

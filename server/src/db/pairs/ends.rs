@@ -180,7 +180,7 @@ pub async fn leave_out(
 pub async fn number(conn: &mut PgConnection, run: OperationId) -> Result<(), Error> {
     sqlx::query!(
         "UPDATE pair_ends SET position = numbered.at
-         FROM (SELECT name, (row_number() OVER (ORDER BY CASE WHEN many > 8 THEN md5(run_id::text || name) END, name) - 1)::integer AS at
+         FROM (SELECT name, (row_number() OVER (ORDER BY CASE WHEN many > 8 THEN hashtextextended(run_id::text || name, 0) END, name) - 1)::integer AS at
                FROM (SELECT *, count(*) OVER () AS many FROM pair_ends WHERE run_id = $1 AND left_out IS NULL) taken) numbered
          WHERE pair_ends.run_id = $1 AND pair_ends.name = numbered.name",
         run as OperationId,

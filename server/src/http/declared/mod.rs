@@ -83,6 +83,15 @@ pub trait Declared: Kind {
         None
     }
 
+    /// Whether it may stand, as it was just written, beside what it refers to and what refers to it. Without a former one it is new.
+    fn allow_beside(
+        _conn: &mut PgConnection,
+        _before: Option<&ObjectRow>,
+        _row: &ObjectRow,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        ready(Ok(()))
+    }
+
     /// What else is written with it, after its secret and before its event.
     fn written(
         _app: &App,

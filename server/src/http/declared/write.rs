@@ -97,27 +97,27 @@ pub(in crate::http) async fn write<K: Declared>(
     if draft.spec.references().iter().any(|reference| reference.kind == "credential") {
         actor.need_everywhere("credential.use")?;
     }
-    let (row, told, status) = match current {
+    let (row, former, told, status) = match current {
         None => {
             draft.spec.allow_actor(actor, None, &targets)?;
             let name: Name = name.parse().map_err(|error: muster_core::values::InvalidValue| {
                 Error::invalid("name", "invalid_name", error.why)
             })?;
             let row = db::objects::insert(conn, K::KIND, name.as_str(), &content, app.clock.now()).await?;
-            (row, ("object.created", "created"), StatusCode::CREATED)
+            (row, None, ("object.created", "created"), StatusCode::CREATED)
         }
-        Some(row) => {
-            if same(&row, &content) && same_secret(app, conn, &row, secret).await? {
-                return answer::<K>(app, conn, row).await;
+        Some(former) => {
+            if same(&former, &content) && same_secret(app, conn, &former, secret).await? {
+                return answer::<K>(app, conn, former).await;
             }
-            let before = document::typed::<K>(&row.spec)?;
+            let before = document::typed::<K>(&former.spec)?;
             before.allow_change(&draft.spec)?;
             if let Some(verb) = before.loosened(&draft.spec) {
-                actor.need(conn, verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+                actor.need(conn, verb, Named { kind: K::KIND, key: &former.id.to_string() }).await?;
             }
             draft.spec.allow_actor(actor, Some(&before), &targets)?;
-            let row = db::objects::set_content(conn, row.id, &content, app.clock.now()).await?;
-            (row, ("object.changed", "changed"), StatusCode::OK)
+            let row = db::objects::set_content(conn, former.id, &content, app.clock.now()).await?;
+            (row, Some(former), ("object.changed", "changed"), StatusCode::OK)
         }
     };
     let refs: Vec<RefRow> =
@@ -125,6 +125,7 @@ pub(in crate::http) async fn write<K: Declared>(
     db::objects::set_refs(conn, row.id, &refs).await?;
     let verb = format!("{}.write", K::KIND);
     allow(conn, actor, &verb, Named { kind: K::KIND, key: &row.id.to_string() }).await?;
+    K::allow_beside(conn, former.as_ref(), &row).await?;
     if let Some(secret) = secret {
         let sealed = app.keys.master.seal(&secret_place(row.id), secret.reveal().as_bytes());
         db::keys::set_secret(conn, row.id, &sealed.map_err(Error::internal)?).await?;

@@ -6,7 +6,6 @@ use muster_core::profiles::HardwareProfile;
 use sqlx::PgConnection;
 
 use super::fits;
-use crate::app::App;
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, fault};
@@ -47,7 +46,7 @@ impl Declared for HardwareProfile {
         faults
     }
 
-    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        fits::check_pools(conn, row).await
+    async fn allow_beside(conn: &mut PgConnection, before: Option<&ObjectRow>, row: &ObjectRow) -> Result<(), Error> {
+        fits::check_pools(conn, before, row).await
     }
 }

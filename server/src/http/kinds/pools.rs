@@ -79,7 +79,7 @@ impl Declared for PoolSpec {
     }
 
     fn faults_beside(&self, targets: &Targets) -> Result<Vec<Fault>, Error> {
-        let mut faults = fits::faults(targets)?;
+        let mut faults = Vec::new();
         let Some(stack) = targets.spec::<StackSpec>("/spec/stack")? else { return Ok(faults) };
         if stack.image != self.image {
             let detail = format!("The stack {:?} lies over the image {:?}.", self.stack, stack.image);
@@ -90,6 +90,10 @@ impl Declared for PoolSpec {
             faults.push(fault("/spec/stack", "not_locked", detail));
         }
         Ok(faults)
+    }
+
+    async fn allow_beside(conn: &mut PgConnection, before: Option<&ObjectRow>, row: &ObjectRow) -> Result<(), Error> {
+        fits::check_pool(conn, before, row).await
     }
 
     async fn status(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<PoolStatus, Error> {

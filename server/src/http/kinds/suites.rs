@@ -4,7 +4,6 @@ use muster_core::gates::{Suite, lint};
 use sqlx::PgConnection;
 
 use super::fits;
-use crate::app::App;
 use crate::db::objects::ObjectRow;
 use crate::error::{Error, Fault};
 use crate::http::declared::{Declared, fault};
@@ -14,7 +13,7 @@ impl Declared for Suite {
         lint(self).into_iter().map(|problem| fault("/spec/gates", "unsound_gate", problem)).collect()
     }
 
-    async fn written(_: &App, conn: &mut PgConnection, row: &ObjectRow) -> Result<(), Error> {
-        fits::check_pools(conn, row).await
+    async fn allow_beside(conn: &mut PgConnection, before: Option<&ObjectRow>, row: &ObjectRow) -> Result<(), Error> {
+        fits::check_pools(conn, before, row).await
     }
 }
