@@ -170,7 +170,7 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
         "ib-counters" => rdma::counters::measure(bench),
         "ib-pkeys" => rdma::pkeys::measure(bench),
         "kernel" => kernel::measure(bench),
-        "kernel-log-new" => kernel_log::measure(bench),
+        "kernel-log-new" => kernel_log::measure(gate, bench),
         "mounts" => mounts::measure(bench),
         "packages" => packages::measure(bench),
         "pcie" => Ok(pcie::measure(bench)),
