@@ -46,8 +46,8 @@ const GRACE: Duration = Duration::from_millis(500);
 const DRAIN: Duration = Duration::from_secs(10);
 /// A tool that had less time than this, because ours was nearly over, is slow and nothing worse.
 const FAIR: Duration = Duration::from_secs(5);
-/// A gate that was begun later than this before our end had its tool killed so late that it may only be slow to die.
-const LATE: Duration = Duration::from_secs(2);
+/// A tool that was killed less than this ago may only be slow to die.
+const SLOW: Duration = Duration::from_secs(1);
 /// As sysexits has it (EX_USAGE).
 const NOT_UNDERSTOOD: u8 = 64;
 
@@ -112,10 +112,12 @@ pub fn command(arguments: &[String]) -> ExitCode {
         SuiteVerdict::Fail => true,
         SuiteVerdict::Unknown => wanted.strict,
     };
+    let drained = unfit && wanted.drain && drain(&reason);
     // What is wrong is told again until somebody acts on it: a drain with the reason does, an exit code alone says no reason to anybody.
-    if !unfit || wanted.drain && drain(&reason) {
+    if verdict != SuiteVerdict::Fail || drained {
         keep_looks(&looks);
-    } else if wanted.drain {
+    }
+    if unfit && wanted.drain && !drained {
         // Slurm did not take it: the next one measures anew.
         let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
@@ -200,31 +202,30 @@ fn up_s() -> Option<u64> {
 
 /// What the thread that measures says.
 enum Said {
-    Begun(usize),
+    /// With the time that it has.
+    Begun(Box<Gate>),
     Ended(Vec<GateResult>, Vec<Kept>),
 }
 
 /// Runs the suite, gate by gate, in a thread that is left behind where it does not come back.
 fn measure(plan: GatePlan, within: Duration) -> (SuiteVerdict, String, Vec<Kept>) {
     let deadline = Instant::now() + within;
-    let mut gates: Vec<Gate> = plan.suite.gates.clone();
-    gates.sort_by_key(|gate| gate.stage);
     let (said, heard) = mpsc::channel();
     let asked = plan.clone();
     std::thread::spawn(move || run_all(&asked, within, &said));
     let (mut results, mut looks, mut running) = (Vec::new(), Vec::new(), None);
     loop {
         match heard.recv_timeout((deadline + GRACE).saturating_duration_since(Instant::now())) {
-            Ok(Said::Begun(at)) => running = gates.get(at).map(|gate| (gate, Instant::now())),
+            Ok(Said::Begun(gate)) => running = Some((gate, Instant::now())),
             Ok(Said::Ended(more, looked)) => {
                 results.extend(more);
-                looks.extend(looked);
+                looks = looked;
                 running = None;
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 let fails = |gate: &Gate, begun: &Instant| hangs(gate, begun.elapsed()) && !waived(&plan, &gate.id);
-                if let Some((gate, _)) = running.filter(|(gate, begun)| fails(gate, begun)) {
+                if let Some((gate, _)) = running.as_ref().filter(|(gate, begun)| fails(gate, begun)) {
                     let reason = format!("gate {}: it hangs, and cannot be killed", gate.id);
                     return (SuiteVerdict::Fail, reason, looks);
                 }
@@ -242,13 +243,14 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
     let cx = JobContext::foreground(within);
     let (facts, shared) = (inventory::look(), Shared::default());
     for at in 0..plan.suite.gates.len() {
-        if said.send(Said::Begun(at)).is_err() {
+        let one = one_gate(plan, at, cx.remaining());
+        let begun = one.suite.gates.iter().try_for_each(|gate| said.send(Said::Begun(Box::new(gate.clone()))));
+        if begun.is_err() {
             return;
         }
-        let one = one_gate(plan, at, cx.remaining());
         let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
         let results = gates::run_on(&bench).unwrap_or_default();
-        if said.send(Said::Ended(results, shared.take_looks())).is_err() {
+        if said.send(Said::Ended(results, shared.looks())).is_err() {
             return;
         }
     }
@@ -256,7 +258,7 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
 
 /// Whether a gate that was begun so long ago, and did not come back, is one whose tool was killed and is still there.
 fn hangs(gate: &Gate, running: Duration) -> bool {
-    gate.on_timeout == OnTimeout::Fail && running >= LATE
+    gate.on_timeout == OnTimeout::Fail && running >= Duration::from_secs(gate.timeout_s) + SLOW
 }
 
 /// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
@@ -325,4 +327,36 @@ fn drain(reason: &str) -> bool {
         Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_hangs_that_had_a_fair_time_and_does_not_die_of_its_end() {
+        let suite: muster_core::gates::Suite =
+            toml::from_str(include_str!("../../suites/smoke.toml")).expect("a shipped suite");
+        let profile = toml::from_str(include_str!("../../suites/profiles/virtual-node.toml")).expect("a profile");
+        let plan = GatePlan {
+            suite,
+            profile,
+            only: vec![],
+            stack: None,
+            variables: [].into(),
+            in_use: true,
+            waived: vec![],
+            waived_until: [].into(),
+            health: None,
+            xid: None,
+            firmware: None,
+        };
+        let at = plan.suite.gates.iter().position(|gate| gate.id == "gpu.inventory").expect("a gate");
+        let with = |left_s: u64, ran_s: u64| {
+            let gate = one_gate(&plan, at, Duration::from_secs(left_s)).suite.gates.remove(0);
+            hangs(&gate, Duration::from_secs(ran_s))
+        };
+        assert_eq!((with(10, 9), with(10, 10)), (false, true), "killed after 9 seconds");
+        assert_eq!((with(4, 4), with(4, 9)), (false, false), "3 seconds are too few to say anything");
+    }
 }

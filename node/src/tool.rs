@@ -16,7 +16,7 @@ use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
 /// Output kept of one program and stream, in bytes; the rest is read and dropped.
-pub const OUTPUT_MAX: usize = 4 << 20;
+pub const OUTPUT_MAX: usize = 16 << 20;
 /// How soon a running program is looked at again: most take milliseconds, the others minutes.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LAST_POLL: Duration = Duration::from_millis(20);
@@ -24,6 +24,9 @@ const LAST_POLL: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a killed program may take to be gone. One that hangs in the kernel, on a device that does not answer, never is, and is left to it.
 const DYING: Duration = Duration::from_secs(5);
+
+/// Whether what a tool wrote from one carriage return to the next, which takes it off the screen, tells nothing beside what it wrote over it.
+pub type Superseded = fn(&[u8], &[u8]) -> bool;
 
 /// What to run.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,10 @@ pub struct Call<'a> {
     pub env: &'a [(&'a str, &'a str)],
     /// Its own deadline; the job's is always kept as well. `None` is the job's alone.
     pub timeout: Option<Duration>,
+    /// Kills what it left in its group once it has ended. A program that goes into the background may still be on its way out of the group then.
+    pub kills_leftovers: bool,
+    /// What of its stdout is not kept.
+    pub superseded: Option<Superseded>,
 }
 
 /// How it ended.
@@ -119,8 +126,9 @@ pub struct Running {
     out: Capture,
     err: Capture,
     started: Instant,
-    /// Nothing is to be done about it any more.
-    given_up: bool,
+    kills_leftovers: bool,
+    /// Reaped, or given up: nothing is to be done about it any more, and its number may be another program's.
+    settled: bool,
 }
 
 impl Running {
@@ -134,25 +142,31 @@ impl Running {
             std::io::ErrorKind::NotFound => ToolError::Missing(program.clone()),
             _ => ToolError::Io(program.clone(), error),
         })?;
-        let out = Capture::start(child.stdout.take());
-        let err = Capture::start(child.stderr.take());
+        let out = Capture::start(child.stdout.take(), call.superseded);
+        let err = Capture::start(child.stderr.take(), None);
         if let (Some(bytes), Some(mut pipe)) = (call.stdin.map(<[u8]>::to_vec), child.stdin.take()) {
             // A program that does not read its input must not block us; one that went away says so by its status.
             std::thread::spawn(move || pipe.write_all(&bytes));
         }
-        Ok(Self { program, child, out, err, started: Instant::now(), given_up: false })
+        let (started, kills_leftovers) = (Instant::now(), call.kills_leftovers);
+        Ok(Self { program, child, out, err, started, kills_leftovers, settled: false })
     }
 
-    /// How it ended, once it has. What it left behind in its group is killed then; a daemon has a group of its own.
+    /// How it ended, once it has.
     ///
     /// # Errors
     /// [`ToolError::Io`] when the system does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ToolError> {
-        if is_over(&self.child) {
+        if !self.settled && !is_over(&self.child) {
+            return Ok(None);
+        }
+        if self.kills_leftovers && !self.settled {
             // Not reaped yet, its number is still its group's, and nobody else's.
             kill_group(&self.child);
         }
-        self.child.try_wait().map_err(|error| ToolError::Io(self.program.clone(), error))
+        let status = self.child.try_wait().map_err(|error| ToolError::Io(self.program.clone(), error))?;
+        self.settled = status.is_some();
+        Ok(status)
     }
 
     /// What it has printed until now, both streams, as text.
@@ -169,7 +183,7 @@ impl Running {
 
     fn time_out(mut self, after: Duration) -> ToolError {
         let hangs = !end_group(&mut self.child);
-        self.given_up = hangs;
+        self.settled = true;
         self.out.await_end();
         self.err.await_end();
         let (stdout, stderr) = (self.out.take().0, self.err.take().0);
@@ -179,8 +193,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Once reaped, its number may be another program's.
-        if !self.given_up && !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if !self.settled {
             end_group(&mut self.child);
         }
     }
@@ -227,11 +240,11 @@ pub fn search_path() -> String {
     format!("{own}{separator}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-/// Whether a program has ended and is not reaped yet.
+/// Whether a program that is not reaped yet has ended: of one that runs the system says so.
 fn is_over(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let Ok(pid) = i32::try_from(child.id()).map(Pid::from_raw) else { return false };
-    matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)))
+    !matches!(waitid(Id::Pid(pid), flags), Ok(WaitStatus::StillAlive))
 }
 
 /// Kills everything in a program's group.
@@ -258,25 +271,70 @@ fn end_group(child: &mut Child) -> bool {
     true
 }
 
+/// What is kept of a stream, up to a bound.
+#[derive(Debug)]
+pub(crate) struct Output {
+    kept: Vec<u8>,
+    truncated: bool,
+    max: usize,
+    superseded: Option<Superseded>,
+    /// Where the two newest pieces begin, each with its carriage return.
+    newest: [Option<usize>; 2],
+}
+
+impl Output {
+    pub(crate) fn new(max: usize, superseded: Option<Superseded>) -> Self {
+        Self { kept: Vec::new(), truncated: false, max, superseded, newest: [None; 2] }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\r') {
+            let room = self.max.saturating_sub(self.kept.len()).min(piece.len());
+            self.kept.extend_from_slice(&piece[..room]);
+            self.truncated |= room < piece.len();
+            if let (Some(superseded), true) = (self.superseded, piece.ends_with(b"\r") && room == piece.len()) {
+                self.end_piece(superseded);
+            }
+        }
+    }
+
+    /// A piece is whole, and the next one begins: whether the one before it is still needed.
+    fn end_piece(&mut self, superseded: Superseded) {
+        let end = self.kept.len() - 1;
+        let [former, latest] = self.newest;
+        self.newest = [latest, Some(end)];
+        if let (Some(former), Some(latest)) = (former, latest)
+            && superseded(&self.kept[former..latest], &self.kept[latest..end])
+        {
+            self.kept.drain(former..latest);
+            self.newest = [Some(former), Some(end - (latest - former))];
+        }
+    }
+
+    /// What is kept, and whether it is cut.
+    pub(crate) fn take(&mut self) -> (Vec<u8>, bool) {
+        let (max, superseded) = (self.max, self.superseded);
+        let Self { kept, truncated, .. } = std::mem::replace(self, Self::new(max, superseded));
+        (kept, truncated)
+    }
+}
+
 /// One stream, read by its own thread.
 #[derive(Debug)]
 struct Capture {
-    seen: Arc<Mutex<(Vec<u8>, bool)>>,
+    seen: Arc<Mutex<Output>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Capture {
-    fn start(pipe: Option<impl Read + Send + 'static>) -> Self {
-        let seen = Arc::new(Mutex::new((Vec::new(), false)));
+    fn start(pipe: Option<impl Read + Send + 'static>, superseded: Option<Superseded>) -> Self {
+        let seen = Arc::new(Mutex::new(Output::new(OUTPUT_MAX, superseded)));
         let thread = pipe.map(|mut pipe| {
             let seen = Arc::clone(&seen);
             std::thread::spawn(move || {
                 let mut chunk = [0; 16 << 10];
                 while let Ok(count @ 1..) = pipe.read(&mut chunk) {
-                    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                    let room = OUTPUT_MAX.saturating_sub(seen.0.len()).min(count);
-                    seen.0.extend_from_slice(&chunk[..room]);
-                    seen.1 |= room < count;
+                    seen.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]);
                 }
             })
         });
@@ -285,7 +343,7 @@ impl Capture {
 
     /// What was read until now.
     fn so_far(&self) -> Vec<u8> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).kept.clone()
     }
 
     /// Waits for the stream's end, [`DRAIN`] at most; whether it came.
@@ -300,6 +358,52 @@ impl Capture {
 
     /// What was read, and whether it is cut.
     fn take(&mut self) -> (Vec<u8>, bool) {
-        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that ends at once and leaves one of its group behind, and that one's command line.
+    fn leaves(seconds: &str) -> ([String; 3], Vec<u8>) {
+        let script = format!("sleep {seconds} >/dev/null 2>&1 &");
+        (["sh".into(), "-c".into(), script], format!("sleep\0{seconds}\0").into_bytes())
+    }
+
+    /// Those that run with a command line. What was killed is gone a moment later.
+    fn running(line: &[u8]) -> Vec<Pid> {
+        std::thread::sleep(Duration::from_millis(100));
+        let of = |entry: std::fs::DirEntry| {
+            let same = std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line);
+            same.then(|| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw)).flatten()
+        };
+        std::fs::read_dir("/proc").expect("/proc").flatten().filter_map(of).collect()
+    }
+
+    #[test]
+    fn a_daemon_outlives_the_program_that_started_it_and_no_gate_leaves_one() {
+        let cx = JobContext::foreground(Duration::from_secs(60));
+        for (at, kills_leftovers) in [false, true].into_iter().enumerate() {
+            let (argv, line) = leaves(&format!("{}.{at}1", 100_000 + std::process::id()));
+            let call = Call { argv: &argv.each_ref().map(String::as_str), kills_leftovers, ..Call::default() };
+            assert!(run(&cx, &call).expect("it ran").status.success());
+            let left = running(&line);
+            left.iter().for_each(|pid| kill(*pid, Signal::SIGKILL).expect("it runs"));
+            assert_eq!(left.len(), usize::from(!kills_leftovers));
+        }
+    }
+
+    #[test]
+    fn who_drops_a_program_that_just_ended_drops_its_group() {
+        let (argv, line) = leaves(&format!("{}.31", 100_000 + std::process::id()));
+        let call = Call { argv: &argv.each_ref().map(String::as_str), ..Call::default() };
+        let running_one = Running::start(&call).expect("it starts");
+        while !is_over(&running_one.child) {
+            std::thread::sleep(FIRST_POLL);
+        }
+        drop(running_one);
+        assert_eq!(running(&line), []);
     }
 }

@@ -88,6 +88,21 @@ impl Node {
         self.asked(&["cat", answer.to_str().unwrap()], limit, "");
     }
 
+    /// A suite with a look at the kernel's log, and what that says.
+    fn looks_at_the_log(&self, records: &str) {
+        self.wished(
+            "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"kernel.new\"\ntitle = \"t\"\nstage = \"inventory\"\n\
+             parser = \"kernel-log-new\"\ntimeout_s = 30\nfinding = \"Look at it.\"\n\
+             criteria = [{ metric = \"kernel.xid_fatal\", op = \"==\", limit = 0, unit = \"events\" }]\n",
+        );
+        for folder in ["proc/sys/kernel/random", "dev"] {
+            std::fs::create_dir_all(self.path().join(folder)).unwrap();
+        }
+        let boot = self.path().join("proc/sys/kernel/random/boot_id");
+        std::fs::write(boot, "6f7c1d0e-0000-4000-8000-000000000001\n").unwrap();
+        std::fs::write(self.path().join("dev/kmsg"), records).unwrap();
+    }
+
     /// A program of the node: a script of these lines.
     fn program(&self, name: &str, lines: &str) {
         let path = self.path().join("bin").join(name);
@@ -214,18 +229,9 @@ fn no_vendors_tool_runs_before_the_gates() {
 #[test]
 fn a_fault_in_the_kernels_log_is_told_until_slurm_took_it_and_not_again() {
     let node = Node::new();
-    node.wished(
-        "name = \"smoke\"\nversion = \"1\"\n[[gates]]\nid = \"kernel.new\"\ntitle = \"t\"\nstage = \"inventory\"\n\
-         parser = \"kernel-log-new\"\ntimeout_s = 30\nfinding = \"Look at it.\"\n\
-         criteria = [{ metric = \"kernel.xid_fatal\", op = \"==\", limit = 0, unit = \"events\" }]\n",
+    node.looks_at_the_log(
+        "6,1,1000000,-;quiet\n3,2,2000000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n",
     );
-    for folder in ["proc/sys/kernel/random", "dev"] {
-        std::fs::create_dir_all(node.path().join(folder)).unwrap();
-    }
-    std::fs::write(node.path().join("proc/sys/kernel/random/boot_id"), "6f7c1d0e-0000-4000-8000-000000000001\n")
-        .unwrap();
-    let xid = "6,1,1000000,-;quiet\n3,2,2000000,-;NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n";
-    std::fs::write(node.path().join("dev/kmsg"), xid).unwrap();
     let slurm = |answers: &str| node.program("scontrol", answers);
     let anew = ["--max-age", "0"];
     assert_eq!((node.health(&anew).0, node.health(&anew).0), (1, 1), "an exit code tells nobody the reason");
@@ -236,6 +242,16 @@ fn a_fault_in_the_kernels_log_is_told_until_slurm_took_it_and_not_again() {
     assert!(code == 1 && said.contains("kernel.xid_fatal is 1 events"), "{code} {said}");
     let (code, said) = node.health(&anew);
     assert!(code == 0 && said.starts_with("pass"), "{code} {said}");
+}
+
+#[test]
+fn a_log_that_was_overwritten_is_no_answer_once_also_where_that_is_not_fit() {
+    let node = Node::new();
+    node.looks_at_the_log("6,700,1000000,-;quiet\n");
+    let strict = ["--strict", "--max-age", "0"];
+    let (code, said) = node.health(&strict);
+    assert!(code == 1 && said.starts_with("unknown"), "its beginning is gone: {code} {said}");
+    assert_eq!(node.health(&strict).0, 0, "and was told");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub const RETRIES_MAX: u32 = 3;
 const WINDOW_MAX_S: u64 = 3600;
 /// Units of counters that only grow.
 const GROWING: [&str; 5] = ["errors", "events", "packets", "replays", "ticks"];
+/// Units of what a machine may have none of: for everything else, nothing is a limit that everything keeps.
+const MAY_BE_NONE: [&str; 3] = ["NICs", "disks", "ports"];
 /// Files beside its output that a gate may keep.
 const KEPT_MAX: usize = 8;
 
@@ -77,7 +79,7 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
                 Some((_, its_unit)) if its_unit != unit => {
                     problem(format!("the profile's {name} is in {its_unit}, the criterion in {unit}"));
                 }
-                Some((0.0, _)) if *op == Op::AtLeast && is_rate(unit) => {
+                Some((0.0, _)) if *op == Op::AtLeast && !MAY_BE_NONE.contains(&unit.as_str()) => {
                     problem(format!("{metric}: the profile's {name} is 0 {unit}, and everything is >= 0"));
                 }
                 None | Some(_) => {}
@@ -85,11 +87,6 @@ pub fn lint_with(suite: &Suite, profile: &HardwareProfile) -> Vec<String> {
         }
     }
     problems
-}
-
-/// Whether a unit is of how fast something is. Of ports, disks and the like a profile may want none.
-fn is_rate(unit: &str) -> bool {
-    unit.ends_with("/s") || unit == "IOPS"
 }
 
 fn lint_gate(gate: &Gate, problems: &mut Vec<String>) {

@@ -22,8 +22,8 @@ const FOLDER: &str = "/var/lib/muster/kernel-log";
 const PLACE_MAX: u64 = 4096;
 /// Suites of a node that look; the oldest place goes when there are more.
 const PLACES_MAX: usize = 32;
-/// Read in one look, in bytes: more than the kernel's buffer holds by default (`CONFIG_LOG_BUF_SHIFT`). What is over it is for the next look.
-const READ_MAX: usize = 8 << 20;
+/// Read in one look, in bytes: what `log_buf_len=8M` holds, with what stands before and behind each record. What is over it is for the next look.
+const READ_MAX: usize = 16 << 20;
 /// One read gives one record (Documentation/ABI/testing/dev-kmsg): none is longer.
 const RECORD_MAX: usize = 16 << 10;
 

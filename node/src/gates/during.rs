@@ -12,7 +12,6 @@ use muster_core::wire::node::GatePlan;
 use super::Bench;
 use super::execute::{self, Stop};
 use crate::job::JobContext;
-use crate::tool::{self, Call};
 
 /// How soon it is seen that a load is over.
 const POLL: Duration = Duration::from_millis(50);
@@ -145,14 +144,10 @@ fn once(
     let expanded = |argument: &String| execute::expand(argument, &words).map_err(Stop::Absent);
     let argv = gate.argv.iter().map(expanded).collect::<Result<Vec<_>, _>>()?;
     evidence.argv.clone_from(&argv);
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let timeout = Some(Duration::from_secs(gate.timeout_s));
-    let finished = tool::run(cx, &Call { argv: &argv, env: &env, timeout, ..Call::default() });
-    let finished = finished.map_err(|error| execute::stopped(error, gate, evidence))?;
+    let finished = execute::called(gate, cx, &argv).map_err(|error| execute::stopped(error, gate, evidence))?;
     execute::keep(evidence, None, &finished.stdout, &finished.stderr);
     evidence.exit = finished.status.code();
-    let exit = execute::exit_of(argv[0], &finished)?;
+    let exit = execute::exit_of(gate, &argv[0], &finished)?;
     let reading = execute::understand(gate, plan, (exit, &finished.stdout, &finished.stderr), None)?;
     Ok(execute::judge(gate, &execute::reference_of(plan, facts), reading, evidence))
 }

@@ -9,6 +9,7 @@ use muster_core::facts::{Disk, DiskTransport, Facts};
 use muster_core::gates::{
     Assessment, Each, Evidence, Gate, GateResult, Mode, OnTimeout, Reference, Sample, Verdict, assess, unmeasurable,
 };
+use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::ConvergePlan;
 use muster_core::wire::node::{Failure, GatePlan};
 
@@ -17,10 +18,9 @@ use super::scratch::Scratch;
 use super::{Bench, during, kernel_log, needs, window};
 use crate::failure::fatal;
 use crate::files;
+use crate::job::JobContext;
 use crate::tool::{self, Call, Finished, ToolError};
 
-/// Longest answer that is parsed, in bytes; no tool of ours says more.
-const ANSWER_MAX: usize = 1 << 20;
 /// Kept of each stream as evidence, in bytes, from its end.
 const EVIDENCE_MAX: usize = 64 << 10;
 
@@ -74,7 +74,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
         let seen = during::seen(gate, during, bench);
         return Ok(match seen {
             Ok((assessment, evidence)) => (assessment, evidence, true),
-            Err(why) => (absent(gate, bench, why), evidence, true),
+            Err(why) => (absent(gate, &bench.plan.profile, why), evidence, true),
         });
     }
     let read = match unmeasurable {
@@ -87,7 +87,7 @@ fn attempt(gate: &Gate, bench: &Bench<'_>) -> Result<(Assessment, Evidence, bool
     let (assessment, lasting) = match read {
         Ok(reading) => (judge(gate, &reference(bench), reading, &mut evidence), false),
         Err(Stop::Unknown(why)) => (without(Verdict::Error, why), false),
-        Err(Stop::Absent(why)) => (absent(gate, bench, why), true),
+        Err(Stop::Absent(why)) => (absent(gate, &bench.plan.profile, why), true),
         Err(Stop::TimedOut { hangs }) => (timed_out(gate, hangs), false),
         Err(Stop::Cancelled) => {
             return Err(fatal("cancelled", format!("the job was cancelled while gate {} ran", gate.id)));
@@ -101,8 +101,8 @@ pub(super) fn without(verdict: Verdict, reason: String) -> Assessment {
 }
 
 /// A gate that must be measured and cannot be has no answer; one that need not be says why it has none.
-fn absent(gate: &Gate, bench: &Bench<'_>, why: String) -> Assessment {
-    let verdict = match gate.mode(Some(&bench.plan.profile)) {
+pub(super) fn absent(gate: &Gate, profile: &HardwareProfile, why: String) -> Assessment {
+    let verdict = match gate.mode(Some(profile)) {
         Mode::Required => Verdict::Error,
         Mode::Optional | Mode::Shadow => Verdict::Skipped,
     };
@@ -251,11 +251,11 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
     keep(evidence, title.as_deref(), &finished.stdout, &finished.stderr);
     keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
-    let exit = exit_of(&argv[0], &finished)?;
+    let exit = exit_of(gate, &argv[0], &finished)?;
     let answer = match &gate.output {
         None => finished.stdout.clone(),
         Some(name) => {
-            let bytes = files::read_capped(&scratch.path().join(name), ANSWER_MAX as u64);
+            let bytes = files::read_capped(&scratch.path().join(name), parsers::answer_max(&gate.parser) as u64);
             bytes.map_err(|error| {
                 Stop::Unknown(format!("{} ended with {exit} and left no readable {name}: {error}", argv[0]))
             })?
@@ -266,7 +266,7 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
 }
 
 /// The status of a tool that ended by itself, and said no more than is read.
-pub(super) fn exit_of(program: &str, finished: &Finished) -> Result<i32, Stop> {
+pub(super) fn exit_of(gate: &Gate, program: &str, finished: &Finished) -> Result<i32, Stop> {
     let killed = || format!("{program} was killed by signal {}", finished.status.signal().unwrap_or_default());
     let exit = finished.status.code().ok_or_else(|| Stop::Unknown(killed()))?;
     if finished.open {
@@ -274,8 +274,9 @@ pub(super) fn exit_of(program: &str, finished: &Finished) -> Result<i32, Stop> {
             "{program} ended, and something that it left behind still holds its output open"
         )));
     }
-    match finished.truncated || finished.stdout.len() > ANSWER_MAX {
-        true => Err(Stop::Unknown(format!("{program} said more than {ANSWER_MAX} bytes"))),
+    let most = parsers::answer_max(&gate.parser);
+    match finished.truncated || finished.stdout.len() > most {
+        true => Err(Stop::Unknown(format!("{program} said more than {most} bytes"))),
         false => Ok(exit),
     }
 }
@@ -294,12 +295,17 @@ pub(super) fn understand(
     reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
 }
 
-/// Runs the tool within the gate's own time.
+/// Runs the tool, with the gates that look on meanwhile.
 fn ask(gate: &Gate, bench: &Bench<'_>, argv: &[String]) -> Result<Finished, ToolError> {
+    during::watched(gate, bench, || called(gate, bench.cx, argv))
+}
+
+/// Runs the tool within the gate's own time; nothing of it outlives the gate.
+pub(super) fn called(gate: &Gate, cx: &JobContext, argv: &[String]) -> Result<Finished, ToolError> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let env: Vec<(&str, &str)> = gate.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let timeout = Some(Duration::from_secs(gate.timeout_s));
-    during::watched(gate, bench, || tool::run(bench.cx, &Call { argv: &argv, env: &env, timeout, ..Call::default() }))
+    let (timeout, superseded) = (Some(Duration::from_secs(gate.timeout_s)), parsers::superseded(&gate.parser));
+    tool::run(cx, &Call { argv: &argv, env: &env, timeout, kills_leftovers: true, superseded, ..Call::default() })
 }
 
 /// What `${word}` stands for.
@@ -314,7 +320,8 @@ pub(super) fn words(plan: &GatePlan, one: Option<&One>, scratch: Option<&Scratch
 /// Keeps the ends of the files a gate names; those that are not there were never written.
 fn keep_files(evidence: &mut Evidence, gate: &Gate, scratch: &Scratch, serial: Option<&str>) {
     for name in gate.output.iter().chain(&gate.keep) {
-        let Ok(bytes) = files::read_capped(&scratch.path().join(name), ANSWER_MAX as u64) else { continue };
+        let most = parsers::answer_max(&gate.parser) as u64;
+        let Ok(bytes) = files::read_capped(&scratch.path().join(name), most) else { continue };
         let name = serial.map_or_else(|| name.clone(), |serial| format!("{serial}/{name}"));
         evidence.files.insert(name, tool::tail(&bytes, EVIDENCE_MAX));
     }

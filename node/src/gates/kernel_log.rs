@@ -10,7 +10,7 @@ use crate::converge::machine::Machine;
 use crate::tool;
 
 /// Read at most, in bytes: the kernel's own buffer is rarely longer.
-const READ_MAX: usize = 8 << 20;
+const READ_MAX: usize = 16 << 20;
 /// Kept at most, in bytes, from the end.
 const KEPT_MAX: usize = 16 << 10;
 /// What led to a hang is said shortly before it.

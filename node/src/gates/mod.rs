@@ -58,7 +58,7 @@ pub(crate) struct Ran {
 pub(crate) fn run(plan: &GatePlan, cx: &JobContext) -> Result<Ran, Failure> {
     let (facts, shared) = (inventory::collect(cx).facts, Shared::default());
     let results = run_on(&Bench { machine: Machine::host(), plan, facts: &facts, cx, shared: &shared })?;
-    Ok(Ran { results, fingerprint: fingerprint(&facts), looks: shared.take_looks() })
+    Ok(Ran { results, fingerprint: fingerprint(&facts), looks: shared.looks() })
 }
 
 /// Stage by stage: nothing of one stage may be in the way before the next one is worth its time.

@@ -5,18 +5,22 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Assessment, Gate, Limit, Measured, Parser, Reference, Sample, Value, Verdict, assess};
+use muster_core::gates::{
+    Assessment, Gate, Limit, Measured, Parser, Reference, Sample, Value, Verdict, assess, unmeasurable,
+};
 use muster_core::profiles::HardwareProfile;
 use muster_core::wire::node::Failure;
 use serde::Serialize;
 
+use super::execute;
 use super::parsers::{self, Answer};
 use crate::failure::fatal;
+use crate::tool::Output;
 use crate::{cli, files};
 
 const USAGE: &str = "muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]";
-/// As much as the runner takes from a tool.
-const ANSWER_MAX: u64 = 1 << 20;
+/// Longest file that is looked into: of what is written over, the runner keeps little.
+const FILE_MAX: u64 = 64 << 20;
 
 /// What to read, and with what.
 #[derive(Clone, Debug, Default)]
@@ -61,8 +65,9 @@ pub struct Shown {
 /// of this function: it stands in [`Parsed::error`].
 pub fn read(question: &Question) -> Result<Parsed, Failure> {
     tool_parser(&question.parser)?;
-    let text = file(&question.file)?;
-    let messages = question.messages.as_deref().map(file).transpose()?.unwrap_or_default();
+    let text = file(&question.parser, &question.file)?;
+    let messages =
+        question.messages.as_deref().map(|path| file(&question.parser, path)).transpose()?.unwrap_or_default();
     read_text(question, &text, &messages)
 }
 
@@ -100,7 +105,7 @@ pub struct Judged {
     pub verdict: Verdict,
     /// What was found against what, or why it has no answer.
     pub reason: String,
-    /// What that means; empty where it passes.
+    /// What that means; empty where it passes, or is skipped.
     pub finding: String,
     /// Each value beside its limit.
     pub measured: Vec<Measured>,
@@ -130,11 +135,15 @@ pub fn judge(gate: &Gate, profile: &HardwareProfile, question: &Question) -> Res
         Some(Sample { metric, entity: shown.entity.clone(), value: shown.value.clone() })
     };
     let samples: Vec<Sample> = parsed.samples.iter().filter_map(sample).collect();
-    let Assessment { verdict, reason, measured } = match &parsed.error {
-        Some(why) => Assessment { verdict: Verdict::Error, reason: why.clone(), measured: Vec::new() },
-        None => assess(&gate, &samples, &reference),
+    let Assessment { verdict, reason, measured } = match (unmeasurable(&gate, &reference), &parsed.error) {
+        (Some(why), _) => execute::absent(&gate, profile, why),
+        (None, Some(why)) => execute::without(Verdict::Error, why.clone()),
+        (None, None) => assess(&gate, &samples, &reference),
     };
-    let finding = if verdict == Verdict::Pass { String::new() } else { gate.finding };
+    let finding = match verdict {
+        Verdict::Pass | Verdict::Skipped => String::new(),
+        Verdict::Fail | Verdict::Error => gate.finding,
+    };
     Ok(Judged { gate: gate.id, verdict, reason, finding, measured, parsed })
 }
 
@@ -192,9 +201,17 @@ impl Parsed {
     }
 }
 
-fn file(path: &str) -> Result<String, Failure> {
+/// As much of a file as the runner takes from a tool.
+fn file(parser: &str, path: &str) -> Result<String, Failure> {
     let wrong = |why: String| fatal("io", format!("{path}: {why}"));
-    let bytes = files::read_capped(Path::new(path), ANSWER_MAX).map_err(|error| wrong(error.to_string()))?;
+    let bytes = files::read_capped(Path::new(path), FILE_MAX).map_err(|error| wrong(error.to_string()))?;
+    let most = parsers::answer_max(parser);
+    let mut output = Output::new(most, parsers::superseded(parser));
+    output.push(&bytes);
+    let (bytes, truncated) = output.take();
+    if truncated {
+        return Err(wrong(format!("it is longer than {most} bytes")));
+    }
     String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".into()))
 }
 
@@ -233,6 +250,9 @@ fn question(arguments: &[String]) -> Result<(Question, bool), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use muster_core::gates::{Mode, Suite};
+    use muster_core::profiles::GatePolicy;
+
     use super::*;
 
     fn asked(words: &[&str]) -> Result<Parsed, Failure> {
@@ -259,6 +279,32 @@ mod tests {
         assert!(asked(&["stress-ng", &file]).expect("a file").error.is_some(), "it never said that it completed");
         assert!(asked(&["stress-ng", &file, "--messages", &said]).expect("a file").error.is_none());
         assert!(asked(&["stress-ng", &file, "--messages", &said, "--exit", "2"]).expect("a file").error.is_some());
+    }
+
+    #[test]
+    fn an_answer_that_was_kept_is_judged_as_a_node_would() {
+        let suite: Suite = toml::from_str(include_str!("../../../suites/admit.toml")).expect("a suite");
+        let mut gate = suite.gates.into_iter().find(|gate| gate.id == "bmc.power_supplies").expect("a gate");
+        let mut profile: HardwareProfile =
+            toml::from_str(include_str!("../../../suites/profiles/hgx-h100-80g.toml")).expect("a profile");
+        let told = |gate: &Gate, profile: &HardwareProfile| {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ipmitool-1.8.19-sdr.txt").into();
+            let question = Question { parser: gate.parser.clone(), file, ..Question::default() };
+            judge(gate, profile, &question).expect("a verdict")
+        };
+        assert_eq!(told(&gate, &profile).verdict, Verdict::Skipped, "its profile has no threshold");
+        let required = GatePolicy { mode: Mode::Required, because: "we count them".into() };
+        profile.gates.insert(gate.id.clone(), required.clone());
+        assert_eq!(told(&gate, &profile).verdict, Verdict::Error, "and it must be measured");
+        for (count, verdict) in [(2.0, Verdict::Pass), (3.0, Verdict::Fail)] {
+            gate.criteria[0].limit = Limit::Number(count);
+            assert_eq!(told(&gate, &profile).verdict, verdict);
+        }
+        // What no recording was ever read with cannot be required, whatever it reads.
+        let experimental = Gate { id: "new".into(), parser: "perftest-json".into(), ..gate };
+        profile.gates.insert("new".into(), required);
+        let told = told(&experimental, &profile);
+        assert!(told.verdict == Verdict::Error && told.reason.contains("is experimental"), "{}", told.reason);
     }
 
     #[test]

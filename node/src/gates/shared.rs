@@ -19,7 +19,7 @@ const YOUNG: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct Shared {
     answers: RefCell<Vec<Told>>,
-    looks: RefCell<Vec<Kept>>,
+    look: RefCell<Option<(Stage, Kept)>>,
     under_load: RefCell<BTreeMap<String, Looks>>,
 }
 
@@ -61,9 +61,13 @@ impl Shared {
         self.answers.borrow_mut().clear();
     }
 
-    /// A look at the kernel's log, whose place is to be kept.
-    pub(super) fn looked(&self, kept: Kept) {
-        self.looks.borrow_mut().push(kept);
+    /// A look at the kernel's log, whose place is to be kept. Of those of one stage it is the first one's: not every gate has judged what came behind it. A
+    /// later stage judges all of it once more.
+    pub(super) fn looked(&self, stage: Stage, kept: Kept) {
+        let mut look = self.look.borrow_mut();
+        if look.as_ref().is_none_or(|(last, _)| *last != stage) {
+            *look = Some((stage, kept));
+        }
     }
 
     /// What a gate saw while another one's tool ran.
@@ -76,9 +80,9 @@ impl Shared {
         self.under_load.borrow_mut().remove(gate).unwrap_or_default()
     }
 
-    /// The places to keep, once the verdicts that came of them are told.
-    pub(crate) fn take_looks(&self) -> Vec<Kept> {
-        self.looks.take()
+    /// The place to keep, once the verdicts that came of it are told.
+    pub(crate) fn looks(&self) -> Vec<Kept> {
+        self.look.borrow().iter().map(|(_, kept)| kept.clone()).collect()
     }
 }
 

@@ -122,6 +122,8 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.aer_uncorrected", "events"),
     metric("kernel.mce_corrected", "events"),
     metric("kernel.mce_uncorrected", "events"),
+    // That the firmware kept, and told at the boot: of what the machine was reset from.
+    metric("kernel.previous_boot_errors", "events"),
     metric("kernel.mlx5_fatal", "events"),
     metric("kernel.mlx5_warnings", "events"),
     metric("kernel.link_downs", "events"),
@@ -173,12 +175,14 @@ const RAID: &[Metric] = &[
     each("array", "raid.rebuilding", "flags"),
 ];
 
-/// What the node's own BMC measures: sensors that read something, those beyond a threshold, power supplies that fail, redundancies that are not full.
+/// What the node's own BMC measures: sensors that read something, those beyond a threshold, power supplies that fail and that are there, redundancies that
+/// are not full. A bay that is empty by design looks as one whose supply is dead: only who knows how many there are can tell.
 const SDR: &[Metric] = &[
     metric("bmc.sensors", "sensors"),
     metric("bmc.warning", "sensors"),
     metric("bmc.critical", "sensors"),
     metric("psu.failing", "sensors"),
+    metric("psu.present", "power supplies"),
     metric("bmc.not_redundant", "sensors"),
 ];
 

@@ -99,6 +99,12 @@ fn a_suite_is_held_against_the_profile_it_runs_with() {
     let mut zero = sound();
     zero.thresholds.get_mut("rdma.bandwidth").unwrap().value = 0.0;
     assert!(lint_with(&suite(gate.clone()), &zero)[0].contains("everything is >= 0"));
+    let mut links = gate.clone();
+    let criterion = &mut links.criteria[0];
+    (criterion.metric, criterion.of, criterion.unit) = ("nvlink.links_active".into(), None, "links".into());
+    links.parser = "nvidia-smi-nvlink".into();
+    zero.thresholds.get_mut("rdma.bandwidth").unwrap().unit = "links".into();
+    assert!(lint_with(&suite(links), &zero)[0].contains("everything is >= 0"), "no rate, and no less a slip");
     let mut ports = gate.clone();
     let criterion = &mut ports.criteria[0];
     (criterion.metric, criterion.of, criterion.unit) = ("ib.ports_active".into(), None, "ports".into());

@@ -84,7 +84,7 @@ fn start(peer: &Peer, words: &BTreeMap<String, String>) -> Result<Running, Failu
     let argv = peer.argv.iter().map(|argument| execute::expand(argument, words));
     let argv = argv.collect::<Result<Vec<String>, String>>().map_err(|why| fatal("no_variable", why))?;
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    Ok(Running::start(&Call { argv: &argv, ..Call::default() })?)
+    Ok(Running::start(&Call { argv: &argv, kills_leftovers: true, ..Call::default() })?)
 }
 
 /// Waits until the tool listens; `false` when it was told to stop before.

@@ -32,6 +32,10 @@ use muster_core::gates::xid::XidOverrides;
 use muster_core::gates::{Gate, Limit, Sample};
 
 use super::Bench;
+use crate::tool::{OUTPUT_MAX, Superseded};
+
+/// Longest answer that is parsed, in bytes: most tools say far less.
+const ANSWER_MAX: usize = 1 << 20;
 
 /// What a tool answered.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +154,16 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
     reading.plausible()
 }
 
+/// Longest answer that a parser is given, in bytes: with `log_buf_len=8M` dmesg prints that, and a time before each line.
+pub(super) fn answer_max(parser: &str) -> usize {
+    if parser == "kernel-log" { OUTPUT_MAX } else { ANSWER_MAX }
+}
+
+/// What of a tool's output its parser can do without: an hour of progress is longer than any answer.
+pub(super) fn superseded(parser: &str) -> Option<Superseded> {
+    (parser == "gpu-burn").then_some(nvidia::gpu_burn::is_superseded)
+}
+
 /// Why a measurement of our own has nothing to go by on this node.
 pub(super) fn absent(gate: &Gate, bench: &Bench<'_>) -> Option<String> {
     match gate.parser.as_str() {
@@ -170,7 +184,7 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
         "ib-counters" => rdma::counters::measure(bench),
         "ib-pkeys" => rdma::pkeys::measure(bench),
         "kernel" => kernel::measure(bench),
-        "kernel-log-new" => kernel_log::measure(bench),
+        "kernel-log-new" => kernel_log::measure(gate, bench),
         "mounts" => mounts::measure(bench),
         "packages" => packages::measure(bench),
         "pcie" => Ok(pcie::measure(bench)),

@@ -19,6 +19,8 @@ const FAILING: [&str; 6] = [
     "AC out-of-range, but present",
     "Config Error",
 ];
+/// What a power supply says that is there, in the same words.
+const PRESENT: &str = "Presence detected";
 /// What any part says that has failed (IPMI 2.0, table 42-2, type 07h, and 42-3, types 07h, 08h and 0Ch), in ipmitool's words.
 const BROKEN: [&str; 9] = [
     "Thermal Trip",
@@ -66,14 +68,11 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     if counts.read == 0 {
         return Err("no sensor reads anything".into());
     }
-    for instance in counts.silent.difference(&counts.speaking) {
-        counts.failing += 1;
-        reading.notes.push(format!("power supply {POWER_SUPPLY}.{instance} does not say that it is there"));
-    }
     reading.count("bmc.sensors", counts.read);
     reading.count("bmc.warning", counts.warning);
     reading.count("bmc.critical", counts.critical);
     reading.count("psu.failing", counts.failing);
+    reading.count("psu.present", counts.present.len());
     reading.count("bmc.not_redundant", counts.not_redundant);
     Ok(reading)
 }
@@ -85,18 +84,16 @@ struct Counts<'a> {
     critical: usize,
     failing: usize,
     not_redundant: usize,
-    /// Power supplies of which a sensor is there and says nothing, not even that they are present; and those of which one says something.
-    silent: BTreeSet<&'a str>,
-    speaking: BTreeSet<&'a str>,
+    /// Power supplies that say so.
+    present: BTreeSet<&'a str>,
 }
 
 impl<'a> Counts<'a> {
     /// Counts a sensor; what is wrong with it, where something is.
     fn add(&mut self, sensor: &Sensor<'a>) -> Option<&'static str> {
         self.read += usize::from(sensor.state != State::NoReading);
-        if sensor.entity == POWER_SUPPLY && sensor.state != State::NoReading {
-            let told = if sensor.reading.is_empty() { &mut self.silent } else { &mut self.speaking };
-            told.insert(sensor.instance);
+        if sensor.entity == POWER_SUPPLY && sensor.state != State::NoReading && sensor.reading.contains(PRESENT) {
+            self.present.insert(sensor.instance);
         }
         let says = |words: &[&str]| words.iter().any(|word| sensor.reading.contains(word));
         let (count, trouble) = match sensor.state {
@@ -183,15 +180,32 @@ mod tests {
         ] {
             assert_eq!(told(&format!("{said}\n")), [("bmc.sensors", 1.0), ("bmc.critical", 1.0)], "{said}");
         }
-        // One that is pulled out, or dead, says nothing at all, unless another sensor of it does.
-        let silent = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS2 Status | C9h | ok  | 10.2 |\n";
-        assert_eq!(told(silent), [("bmc.sensors", 2.0), ("psu.failing", 1.0)]);
-        let speaks = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS1 Fault | C9h | ok  | 10.1 | \n";
-        assert_eq!(told(speaks), [("bmc.sensors", 2.0)]);
         // A drive that says so is no power supply, and what is absent reads nothing.
         let said =
             "Drive 0 | 60h | ok  |  4.1 | Drive Present, Predictive failure\nPS 2 | 61h | ns  | 10.2 | No Reading\n";
         assert_eq!(told(said), [("bmc.sensors", 1.0)]);
+    }
+
+    #[test]
+    fn a_power_supply_is_there_that_says_so_and_a_silent_bay_is_no_fault() {
+        let of = |text: &str| {
+            let reading = parse(&Answer { exit: 0, text, messages: "", serial: None }).unwrap();
+            ["psu.present", "psu.failing"].map(|metric| reading.number(metric, ""))
+        };
+        let first = "PS1 Status | C8h | ok  | 10.1 | Presence detected\nPS1 Input | C7h | ok  | 10.1 | 210 Watts\n";
+        assert_eq!(of(&format!("{first}PS2 Status | C9h | ok  | 10.2 |\n")), [Some(1.0), Some(0.0)]);
+        assert_eq!(
+            of(&format!("{first}PS2 | C9h | ok  | 10.2 | Presence detected, Failure detected\n")),
+            [Some(2.0), Some(1.0)]
+        );
+        // Twice the same, one that reads nothing, and what is no power supply.
+        for other in [
+            "PS1 State | C9h | ok  | 10.1 | Presence detected",
+            "PS2 | C9h | ns  | 10.2 | No Reading",
+            "CPU1 Status | C9h | ok  |  3.1 | Presence detected",
+        ] {
+            assert_eq!(of(&format!("{first}{other}\n")), [Some(1.0), Some(0.0)], "{other}");
+        }
     }
 
     #[test]

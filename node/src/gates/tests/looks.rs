@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{GateResult, Verdict};
+use muster_core::gates::{Gate, GateResult, Stage, Verdict};
 use muster_core::wire::node::GatePlan;
 
 use super::bench::{gate, plan};
@@ -65,15 +65,34 @@ impl Node {
 
     /// A look of a suite; its place is kept where its verdict reaches somebody.
     fn looks(&self, suite: &str, reaches_somebody: bool) -> GateResult {
+        self.run(&Self::plan(suite), reaches_somebody).remove(0)
+    }
+
+    fn run(&self, plan: &GatePlan, reaches_somebody: bool) -> Vec<GateResult> {
         let (cx, shared, facts) =
             (JobContext::foreground(Duration::from_secs(60)), Shared::default(), Facts::default());
-        let plan = Self::plan(suite);
-        let bench = Bench { machine: Machine::at(self.path()), plan: &plan, facts: &facts, cx: &cx, shared: &shared };
-        let result = run_on(&bench).expect("results").remove(0);
-        for look in shared.take_looks().into_iter().filter(|_| reaches_somebody) {
+        let bench = Bench { machine: Machine::at(self.path()), plan, facts: &facts, cx: &cx, shared: &shared };
+        let results = run_on(&bench).expect("results");
+        for look in shared.looks().into_iter().filter(|_| reaches_somebody) {
             look.write().expect("a place");
         }
-        result
+        results
+    }
+
+    /// A gate that has the kernel say something more once it is run.
+    fn later(&mut self, number: u64, message: &str) -> Gate {
+        let path = self.path().join("dev/kmsg");
+        let now = std::fs::read(&path).expect("a log");
+        self.says(number, message, 99);
+        let later = self.path().join("later");
+        std::fs::rename(&path, &later).expect("a log");
+        std::fs::write(&path, now).expect("a log");
+        let mut gate = gate(
+            "id = \"later\"\nstage = \"inventory\"\nparser = \"stressapptest\"\ntimeout_s = 5\nargv = [\"cp\"]\nshadow = true\n\
+             criteria = [{ metric = \"memory.incidents\", op = \"==\", limit = 0, unit = \"incidents\" }]\n",
+        );
+        gate.argv.extend([later, path].map(|path| path.to_str().expect("a path").to_owned()));
+        gate
     }
 
     fn verdict(&self, suite: &str) -> Verdict {
@@ -118,6 +137,23 @@ fn what_was_overwritten_is_no_answer_and_what_is_left_of_it_counts() {
     (7..=9).for_each(|number| node.says(number, "quiet", 2));
     node.says(10, XID, 2);
     assert_eq!(node.verdict("smoke"), Verdict::Fail, "a fault that was read is one, whatever was lost");
+}
+
+#[test]
+fn what_comes_between_the_looks_of_one_suite_is_judged_by_all_of_them() {
+    let verdicts = |stage: Stage| {
+        let mut node = Node::new();
+        node.says(0, "quiet", 99);
+        let mut plan = Node::plan("smoke");
+        let mut second = plan.suite.gates[0].clone();
+        (second.id, second.shadow, second.stage) = ("kernel.second".into(), true, stage);
+        plan.suite.gates.extend([node.later(1, XID), second]);
+        let results = node.run(&plan, true);
+        [results[0].verdict, results[2].verdict, node.verdict("smoke"), node.verdict("smoke")]
+    };
+    use Verdict::{Fail, Pass};
+    assert_eq!(verdicts(Stage::Inventory), [Pass, Fail, Fail, Pass], "the shadow's look is not the other gate's");
+    assert_eq!(verdicts(Stage::Soak), [Pass, Fail, Pass, Pass], "all was judged once more by a later stage");
 }
 
 #[test]

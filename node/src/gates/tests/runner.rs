@@ -123,6 +123,19 @@ fn a_tool_that_is_missing_crashes_or_floods_is_an_error() {
 }
 
 #[test]
+fn a_log_of_eight_mib_is_read_and_no_other_answer_that_long() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let log = dir.path().join("log");
+    std::fs::write(&log, "[    0.000000] Linux version 6.1.0-31-amd64\n".repeat(200_000)).expect("a file");
+    let mut reads = shipped().gates.into_iter().find(|gate| gate.parser == "kernel-log").expect("a shipped gate");
+    reads.argv = vec!["cat".into(), log.to_str().expect("a path").into()];
+    let other = Gate { argv: reads.argv.clone(), stage: reads.stage, ..recorded("other", "node", "") };
+    let results = run(&plan(vec![reads, other]), &Facts::default()).expect("results");
+    assert_eq!(results[0].verdict, Verdict::Pass, "{}", results[0].reason);
+    assert!(results[1].verdict == Verdict::Error && results[1].reason.contains("more than"), "{}", results[1].reason);
+}
+
+#[test]
 fn a_gate_for_each_disk_asks_every_disk() {
     let mut smart = shipped_gate("disk.smart");
     // Answers for whichever disk it is asked about, without one to ask.

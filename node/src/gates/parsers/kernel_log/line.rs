@@ -1,7 +1,11 @@
 //! What stands before a message: `dmesg` in all of its time formats, `journalctl -k`, and /dev/kmsg.
 
-/// The message of a line, without time, host and level; `None` when it is no line of a log.
+/// The message of a line, without time, host and level; `None` when it is no line of a log. What is indented goes on with the line before, whatever it
+/// looks like.
 pub(super) fn message(line: &str) -> Option<&str> {
+    if line.starts_with([' ', '\t']) {
+        return None;
+    }
     let message = decoded(line)
         .or_else(|| bracketed(line))
         .or_else(|| dated(line))
@@ -131,6 +135,16 @@ mod tests {
             "3,x,514,-;m",
         ] {
             assert_eq!(message(line), None, "{line}");
+        }
+        for line in [
+            "[   12.3] m",
+            "kern  :err   : [   12.3] m",
+            "2025-02-23T16:24:18 m",
+            "Feb 23 16:24:18 a kernel: m",
+            "3,339,514,-;m",
+        ] {
+            assert_eq!(message(line), Some("m"), "{line}");
+            assert_eq!(message(&format!("  {line}")), None, "{line}: what another one's line goes on with");
         }
         assert_eq!(message("2025-02-23T16:24:18 a b kernel: m"), Some("a b kernel: m"), "the kernel's own words");
         assert_eq!(message("3,339,514,-,caller=T1;m"), Some("m"));

@@ -8,7 +8,7 @@ mod xid; // Xid, SXid and what the driver recommends
 use std::collections::BTreeMap;
 
 use muster_core::gates::xid::{Action, XidOverrides};
-use muster_core::gates::{Limit, Sample};
+use muster_core::gates::{Gate, Limit, Sample};
 
 use crate::gates::cursor::{self, Since};
 use crate::gates::parsers::{Answer, Bench, Reading, scan};
@@ -18,8 +18,11 @@ const NOTES_MAX: usize = 10;
 const BANNER: &str = "Linux version ";
 /// A line's end within a message, as /dev/kmsg writes it (Documentation/ABI/testing/dev-kmsg).
 const LINE_END: &str = "\\x0a";
+/// What the kernel says before errors of the boot before, and how each line of them begins.
+const BOOT_ERRORS: &str = "BERT: ";
+const HARDWARE_ERROR: &str = "[Hardware Error]";
 /// Counted even where there are none.
-const METRICS: [&str; 15] = [
+const METRICS: [&str; 16] = [
     "kernel.gpu_lost",
     "kernel.amdgpu_fatal",
     "kernel.amdgpu_resets",
@@ -27,6 +30,7 @@ const METRICS: [&str; 15] = [
     "kernel.aer_uncorrected",
     "kernel.mce_corrected",
     "kernel.mce_uncorrected",
+    "kernel.previous_boot_errors",
     "kernel.mlx5_fatal",
     "kernel.mlx5_warnings",
     "kernel.link_downs",
@@ -55,7 +59,7 @@ pub(in crate::gates::parsers) fn parse(
 }
 
 /// What was said since the last look of the plan's suite. Where some of it was lost, a count of nothing says nothing, and is not told.
-pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
+pub(in crate::gates::parsers) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String> {
     let look = cursor::look(&bench.machine, &bench.plan.suite.name).map_err(|failure| failure.message)?;
     let mut reading = counted(&look.text, bench.plan.xid.as_ref())?;
     if !look.since.is_whole() {
@@ -73,7 +77,7 @@ pub(in crate::gates::parsers) fn measure(bench: &Bench<'_>) -> Result<Reading, S
         Since::CutShort => Some("more was said than one look reads: the next one goes on"),
     };
     reading.notes.extend(lost.map(str::to_owned));
-    bench.shared.looked(look.kept);
+    bench.shared.looked(gate.stage, look.kept);
     Ok(reading)
 }
 
@@ -83,20 +87,20 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     let mut events = xid::Events::default();
     let mut notes = Vec::new();
     let records = records(text)?;
+    let mut of_previous_boot = false;
     for record in &records {
+        // The firmware tells once more what the machine was reset from (drivers/acpi/apei/bert.c).
+        of_previous_boot = record.starts_with(BOOT_ERRORS) || of_previous_boot && record.starts_with(HARDWARE_ERROR);
         if events.note(record) {
             continue;
         }
-        // The name of a process may hold a line's end, and any words behind it.
-        let more: Vec<&str> = match signs::is_of_a_process(record) {
-            true => Vec::new(),
-            false => record.split(LINE_END).skip(1).collect(),
-        };
+        let (first, more) = lines(record);
         if more.iter().filter(|line| events.note(line)).count() > 0 {
             continue;
         }
-        let sign = signs::of(record).or_else(|| more.iter().find_map(|line| signs::of(line)));
+        let sign = signs::of(first).or_else(|| more.iter().find_map(|line| signs::of(line)));
         if let Some(metric) = sign {
+            let metric = if of_previous_boot { "kernel.previous_boot_errors" } else { metric };
             *counts.entry(metric).or_default() += 1;
             if metric != "kernel.link_downs" && notes.len() < NOTES_MAX {
                 notes.push(scan::word(record));
@@ -116,6 +120,17 @@ fn counted(text: &str, overrides: Option<&XidOverrides>) -> Result<Reading, Stri
     }
     reading.notes = found.notes.into_iter().chain(notes).take(NOTES_MAX).collect();
     Ok(reading)
+}
+
+/// The line of a message that says what it is of, and those that go on. Whoever names a process, a mount or a file can put a line's end there, and any
+/// words behind it: only NVIDIA's driver is known to tell on several lines.
+fn lines(record: &str) -> (&str, Vec<&str>) {
+    if signs::is_of_a_process(record) {
+        return (record, Vec::new());
+    }
+    let mut lines = record.split(LINE_END);
+    let first = lines.next().unwrap_or(record);
+    (first, if first.starts_with("NVRM:") { lines.collect() } else { Vec::new() })
 }
 
 /// The messages of a log. One of several lines goes on without a time: dmesg and journalctl indent what follows, /dev/kmsg writes [`LINE_END`], and so
@@ -185,6 +200,51 @@ mod tests {
         ] {
             assert_eq!(read(text).number("kernel.io_errors", ""), Some(0.0), "{text}");
         }
+    }
+
+    #[test]
+    fn only_the_driver_goes_on_as_the_driver() {
+        let lost = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1, name=x, GPU has fallen off the bus.";
+        let words = "NVRM: Xid (PCI:0000:9b:00): 154, changed from 0x1 (GPU Reset Required) to 0x0 (None)'";
+        for said in [
+            "overlayfs: failed to resolve 'X",
+            "NVRM: API mismatch: the client has the version X",
+            "usb 1-1: Product: X",
+            "EXT4-fs (loop0): Unrecognized mount option \"X",
+        ] {
+            for text in [
+                format!("[   12.3] {lost}\n[   12.4] {said}\n           {words}\n"),
+                format!(
+                    "kern  :err   : [   12.3] {lost}\nkern  :err   : [   12.4] {said}\n               kern  :err   : [   12.4] {words}\n"
+                ),
+                format!("3,1,514,-;{lost}\n3,2,515,-;{said}\\x0a{words}\n"),
+            ] {
+                let reading = read(&text);
+                let found = ["kernel.xid", "kernel.xid_fatal"].map(|metric| reading.number(metric, ""));
+                assert_eq!(found, [Some(1.0), Some(1.0)], "{text}");
+            }
+            let forged = read(&format!("[   12.4] {said}\n           {lost}\n           I/O error\n"));
+            let found = ["kernel.xid", "kernel.io_errors"].map(|metric| forged.number(metric, ""));
+            assert_eq!(found, [Some(0.0), Some(0.0)], "{said}");
+        }
+        // What follows in /dev/kmsg is no part of a message.
+        let fatal =
+            "3,1,514,-;mlx5_core 0000:97:00.0: poll_health:800:(pid 0): Fatal error 1 detected\n SUBSYSTEM=pci\n";
+        assert_eq!(read(fatal).number("kernel.mlx5_fatal", ""), Some(1.0));
+    }
+
+    #[test]
+    fn errors_of_the_boot_before_are_told_apart() {
+        let of = |lines: &[&str]| {
+            let reading = read(&lines.iter().map(|line| format!("[    1.2] {line}\n")).collect::<String>());
+            ["kernel.previous_boot_errors", "kernel.mce_uncorrected"].map(|metric| reading.number(metric, ""))
+        };
+        let bert = "BERT: Error records from previous boot:";
+        let block = ["[Hardware Error]: event severity: fatal", "[Hardware Error]:  Error 0, type: fatal"];
+        assert_eq!(of(&[bert, block[0], block[1]]), [Some(1.0), Some(0.0)]);
+        assert_eq!(of(&[bert, block[0], block[1], "quiet", block[0]]), [Some(1.0), Some(1.0)], "one of now");
+        let now = "{1}[Hardware Error]: event severity: fatal";
+        assert_eq!(of(&[bert, block[0], now]), [Some(1.0), Some(1.0)], "told as it happens");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn of(message: &str) -> Option<&'static str> {
         .or_else(|| machine(message))
 }
 
-/// Whether a message holds the name of a process.
+/// Whether a message holds the name of a process, or other words that its user chose.
 pub(super) fn is_of_a_process(message: &str) -> bool {
     process(message).is_some() || names_a_process(message)
 }
@@ -170,10 +170,27 @@ fn process(message: &str) -> Option<&'static str> {
     }
 }
 
-/// Messages that hold the name of a process, which its user chose, and that tell nothing of the machine.
+/// Messages that hold words which somebody chose who is not root, and that tell nothing of the machine: the name of a process or a cgroup, the version of a
+/// client of the driver, the options of file systems that any user namespace may mount (fs/fs_parser.c, fs/overlayfs/params.c, mm/shmem.c, fs/fuse/inode.c).
 fn names_a_process(message: &str) -> bool {
-    let begins = ["traps: ", "Memory cgroup out of memory", "oom-kill:", "audit: ", "CPU: ", "process '"];
+    let begins = [
+        "traps: ",
+        "Memory cgroup out of memory",
+        "oom-kill:",
+        "audit: ",
+        "CPU: ",
+        "process '",
+        "NVRM: API mismatch",
+        "overlayfs: ",
+        "tmpfs: ",
+        "fuse: ",
+        "cgroup: ",
+        "netlink: ",
+        "ptrace attach of ",
+    ];
     let holds = [
+        ": Unknown parameter '",
+        ": Bad value for '",
         "]: segfault at ",
         "potentially unexpected fatal signal",
         "invoked oom-killer",

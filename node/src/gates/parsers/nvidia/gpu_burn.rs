@@ -54,6 +54,18 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
+/// Whether a line of progress tells nothing beside the one that was written over it. Errors are counted from line to line until a summary, which ends a line
+/// for good; and the last line of each percent of a run shows as well as all of them who stood still.
+pub(in crate::gates::parsers) fn is_superseded(former: &[u8], latest: &[u8]) -> bool {
+    let percent = whole_percent(former);
+    percent.is_some() && percent == whole_percent(latest) && !former.contains(&b'\n')
+}
+
+fn whole_percent(piece: &[u8]) -> Option<&str> {
+    let (percent, _) = std::str::from_utf8(piece).ok()?.trim_start().split_once("%  proc'd:")?;
+    percent.split('.').next()
+}
+
 fn called(faulty: bool) -> &'static str {
     if faulty { "FAULTY" } else { "OK" }
 }
@@ -186,6 +198,43 @@ mod tests {
             "{lines}Killing processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n"
         );
         parse(&Answer { exit: 0, text: &text, messages: "", serial: None }).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// An hour of it: a line for each of its nvidia-smi's, and a summary every tenth of the run.
+    #[test]
+    fn lines_that_were_written_over_are_not_kept_and_nothing_is_lost_with_them() {
+        let mut text = String::from("Burning for 3600 seconds.\n");
+        let (mut errors, mut next_summary) = ([0; 2], 0.0);
+        for line in 0..28_000_u32 {
+            let percent = f64::from(line + 1) / 280.0;
+            errors[0] += u32::from(line % 500 == 0);
+            text.push_str(&format!(
+                "\r{percent:.1}%  proc'd: {line} (52045 Gflop/s) - {} (51946 Gflop/s)   errors: {}  (WARNING!)- 0   temps: 69 C - 67 C ",
+                line.min(19_000), errors[0]
+            ));
+            if next_summary < percent {
+                next_summary = percent + 10.0;
+                text.push_str("\n\tSummary at:   Mon Jan 15 07:36:03 AM CET 2024\n\n");
+                errors = [0; 2];
+            }
+        }
+        text.push_str(
+            "\nKilling processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: FAULTY\n\tGPU 1: OK\n",
+        );
+        let mut output = crate::tool::Output::new(1 << 20, Some(is_superseded));
+        // However it is cut into reads.
+        text.as_bytes().chunks(997).for_each(|chunk| output.push(chunk));
+        let (kept, truncated) = output.take();
+        let kept = String::from_utf8(kept).unwrap();
+        assert!(!truncated && kept.len() < 32 << 10 && text.len() > 2 << 20, "{} of {}", kept.len(), text.len());
+        let read = |text: &str| parse(&Answer { exit: 0, text, messages: "", serial: None }).unwrap();
+        let reading = read(&kept);
+        assert_eq!(reading, read(&text));
+        assert_eq!(
+            (reading.number("burn.errors", "GPU 0"), reading.number("burn.faulty", "")),
+            (Some(56.0), Some(2.0))
+        );
+        assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
     }
 
     #[test]
