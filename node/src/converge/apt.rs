@@ -3,7 +3,7 @@
 //! apt runs with a configuration of its own, so that no source, preference, hook or proxy of the image is consulted. It only downloads at first; every
 //! package is then held against the plan's digests, and dpkg sees nothing that does not match.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::dpkg::{self, Database, State};
 use super::machine::Machine;
 use super::record::Record;
-use super::{managed, reboot, room};
+use super::{kernel, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -70,14 +70,23 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     dpkg::wait_for_locks(machine, cx)?;
     let _quiet = NoServiceStarts::begin(machine)?;
     heal(machine, cx)?;
+    // What came may stand in for something that was kept because it was needed: only now is it known.
+    if transact(machine, plan, cx)? {
+        transact(machine, plan, cx)?;
+    }
+    Record::load(machine)?.prune(machine, &Database::read(machine)?, plan)
+}
+
+/// One transaction; false when there is nothing to do.
+fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<bool, Failure> {
     let database = Database::read(machine)?;
     let incoming: Vec<&LockedPackage> = plan.packages.iter().filter(|package| !is_there(&database, package)).collect();
     let mut record = Record::load(machine)?;
-    let mut going = record.leaving(machine, &database, plan)?;
-    going.extend(plan.absent.iter().filter(|name| database.has(name)).cloned());
-    let outgoing: Vec<String> = going.iter().map(|name| format!("{name}-")).collect();
+    let mut leaving = record.leaving(machine, &database, plan)?;
+    leaving.go.extend(plan.absent.iter().filter(|name| database.has(name)).cloned());
+    let outgoing: Vec<String> = leaving.go.iter().map(|name| format!("{name}-")).collect();
     if incoming.is_empty() && outgoing.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
@@ -91,24 +100,27 @@ pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) 
     install.extend(tuple.iter().chain(&outgoing).map(String::as_str));
     let with = |option: &'static str| -> Vec<&str> { std::iter::once(option).chain(install.iter().copied()).collect() };
     let forecast = apt(machine, cx, "packages_unresolvable", &with("--simulate"))?;
-    refuse_unplanned(plan, &going, &String::from_utf8_lossy(&forecast.stdout))?;
+    let forecast = String::from_utf8_lossy(&forecast.stdout);
+    let removed: BTreeSet<&str> = forecast.lines().filter_map(removal).collect();
+    let may_go = leaving.go.iter().chain(leaving.needed.keys()).map(String::as_str).collect();
+    refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
 
     let bytes = incoming.iter().map(|package| package.size).sum();
     cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
     apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
     verify(machine, plan)?;
     room::check_unpacked(machine, ARCHIVES, cx)?;
-    let (come, go) = (incoming.len(), outgoing.len());
+    let (come, go) = (incoming.len(), removed.len());
     cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
-    note_reboot(machine, &database, &incoming, &going)?;
+    note_reboot(machine, &database, &incoming, &removed)?;
     let anew = incoming.iter().filter(|package| !database.has(&package.name));
     record.bring(machine, anew.map(|package| package.name.clone()))?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
     let steady = JobContext::foreground(cx.remaining());
     apt(machine, &steady, "packages_failed", &with("--no-download"))?;
-    record.forget(machine, &going)?;
     // They are in the agent's bundle; here they would only fill the disk.
-    std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))
+    std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
+    Ok(true)
 }
 
 /// Before the packages change: killed in between, the next run would find them as wanted, and the old driver loaded.
@@ -116,11 +128,12 @@ fn note_reboot(
     machine: &Machine,
     database: &Database,
     incoming: &[&LockedPackage],
-    going: &[String],
+    outgoing: &BTreeSet<&str>,
 ) -> Result<(), Failure> {
-    // A kernel that leaves is not the one that runs.
-    let outgoing = going.iter().filter(|name| !name.starts_with("linux-"));
-    let changing = incoming.iter().map(|package| &package.name).chain(outgoing);
+    // A kernel that leaves is not the one that runs, nor are the modules that leave with it.
+    let other = kernel::of_another(machine)?;
+    let outgoing = outgoing.iter().copied().filter(|name| !name.starts_with("linux-") && !other(name));
+    let changing = incoming.iter().map(|package| package.name.as_str()).chain(outgoing);
     let asking = changing.filter(|name| reboot::asked_by(name, database.has(name)));
     reboot::note(machine, asking.map(|name| format!("package {name}")))
 }
@@ -132,9 +145,14 @@ fn is_there(database: &Database, package: &LockedPackage) -> bool {
 
 /// Finishes what a killed dpkg left. It need not succeed: what still lacks a dependency is mended by the transaction itself.
 fn heal(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
-    if !Database::read(machine)?.interrupted {
+    let database = Database::read(machine)?;
+    if !database.interrupted {
         return Ok(());
     }
+    // The note of the killed run went with a power cut, and what dpkg finishes now differs from no plan afterwards.
+    let other = kernel::of_another(machine)?;
+    let asking = database.unfinished().filter(|name| reboot::asked_by(name, true) && !other(name));
+    reboot::note(machine, asking.map(|name| format!("package {name}")))?;
     cx.log("an earlier package transaction was interrupted: dpkg finishes it first");
     let argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"];
     let call = Call { argv: &argv, env: &ENVIRONMENT, timeout: Some(HEAL_TIMEOUT), ..Call::default() };
@@ -180,20 +198,20 @@ fn is_reason(line: &str) -> bool {
 }
 
 /// apt may solve a tuple by removing something else, or by taking what nobody asked for. Both are refused before anything is touched.
-fn refuse_unplanned(plan: &ConvergePlan, going: &[String], forecast: &str) -> Result<(), Failure> {
+fn refuse_unplanned<'a>(
+    plan: &ConvergePlan,
+    removed: impl Iterator<Item = &'a str>,
+    forecast: &str,
+) -> Result<(), Failure> {
     let wanted: BTreeMap<&str, &str> =
         plan.packages.iter().map(|package| (package.name.as_str(), package.version.as_str())).collect();
-    let mut unplanned = Vec::new();
+    let mut unplanned: Vec<String> = removed.map(|name| format!("remove {name}")).collect();
     for line in forecast.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (Some(verb), Some(name)) = (words.first(), words.get(1)) else { continue };
-        let name = name.split(':').next().unwrap_or(name);
+        let Some(name) = subject(line, &["Inst"]) else { continue };
         // `Inst hello [2.9] (2.10 localhost [amd64])`: the new version opens the parenthesis.
-        let version = words.iter().find_map(|word| word.strip_prefix('(')).unwrap_or_default();
-        match *verb {
-            "Remv" | "Purg" if !going.iter().any(|going| going == name) => unplanned.push(format!("remove {name}")),
-            "Inst" if wanted.get(name) != Some(&version) => unplanned.push(format!("install {name} {version}")),
-            _ => {}
+        let version = line.split_whitespace().find_map(|word| word.strip_prefix('(')).unwrap_or_default();
+        if wanted.get(name) != Some(&version) {
+            unplanned.push(format!("install {name} {version}"));
         }
     }
     match unplanned.is_empty() {
@@ -206,6 +224,18 @@ fn refuse_unplanned(plan: &ConvergePlan, going: &[String], forecast: &str) -> Re
             ))
         }
     }
+}
+
+/// The package that a line of a simulation removes.
+fn removal(line: &str) -> Option<&str> {
+    subject(line, &["Remv", "Purg"])
+}
+
+/// The package that a line of a simulation is about, without its architecture.
+fn subject<'a>(line: &'a str, verbs: &[&str]) -> Option<&'a str> {
+    let mut words = line.split_whitespace();
+    words.next().filter(|verb| verbs.contains(verb))?;
+    words.next()?.split(':').next()
 }
 
 /// What a run for another plan downloaded and did not install: it takes room, and would be held against this plan.

@@ -1,6 +1,6 @@
 //! dpkg's own record of what is installed, read without starting dpkg, and its locks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use crate::job::JobContext;
 
 /// The status file of a machine with every package of a release is below 100 MiB.
 const STATUS_MAX: u64 = 256 << 20;
+/// What a dpkg that was killed had not yet put into the status file.
+const JOURNAL: &str = "/var/lib/dpkg/updates";
 /// Held, in this order, by whoever changes packages: dpkg(1), apt's DPkg::Lock.
 const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
 const LOCK_POLL: Duration = Duration::from_millis(500);
@@ -28,6 +30,10 @@ pub(crate) struct Package {
     pub(crate) state: State,
     /// Whether the system cannot do without it.
     pub(crate) essential: bool,
+    /// Depends and Pre-Depends: of each clause, the names any one of which will do.
+    pub(super) needs: Vec<Vec<String>>,
+    /// Names it stands in for.
+    pub(super) provides: Vec<String>,
 }
 
 /// How far dpkg got with it.
@@ -54,18 +60,22 @@ impl Database {
     /// # Errors
     /// `io`.
     pub(crate) fn read(machine: &Machine) -> Result<Self, Failure> {
-        let bytes = machine.read("/var/lib/dpkg/status", STATUS_MAX)?.unwrap_or_default();
-        let mut database = Self::parse(&String::from_utf8_lossy(&bytes));
+        let mut text = machine.read("/var/lib/dpkg/status", STATUS_MAX)?.unwrap_or_default();
         // dpkg merges its journal (files with numbers for names) into the status when it ends in order.
-        let journal = std::fs::read_dir(machine.path("/var/lib/dpkg/updates")).into_iter().flatten().flatten();
-        let numbered =
-            |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
-        let left = journal.filter(|entry| numbered(&entry.file_name())).count();
-        let unfinished = database.packages.values().flatten().any(|package| package.state == State::Unfinished);
-        database.interrupted = left > 0 || unfinished;
+        let journal = std::fs::read_dir(machine.path(JOURNAL)).into_iter().flatten().flatten();
+        let journal = journal.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut journal: Vec<String> = journal.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).collect();
+        journal.sort();
+        for name in &journal {
+            text.extend_from_slice(b"\n\n");
+            text.extend(machine.read(&format!("{JOURNAL}/{name}"), STATUS_MAX)?.unwrap_or_default());
+        }
+        let mut database = Self::parse(&String::from_utf8_lossy(&text));
+        database.interrupted = !journal.is_empty() || database.unfinished().next().is_some();
         Ok(database)
     }
 
+    /// Of two stanzas of one package the later one holds.
     fn parse(status: &str) -> Self {
         let mut packages: BTreeMap<String, Vec<Package>> = BTreeMap::new();
         for stanza in status.split("\n\n") {
@@ -73,7 +83,10 @@ impl Database {
                 let line = stanza.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
                 line.map(str::trim).unwrap_or_default().to_owned()
             };
-            let words = field("Status");
+            let (name, arch, words) = (field("Package"), field("Architecture"), field("Status"));
+            if let Some(former) = packages.get_mut(&name) {
+                former.retain(|package| package.arch != arch);
+            }
             let state = match words.split(' ').collect::<Vec<_>>()[..] {
                 [_, _, "not-installed"] => continue,
                 [_, "ok", "installed"] => State::Installed,
@@ -83,8 +96,16 @@ impl Database {
             };
             let essential = ["Essential", "Protected", "Important"].iter().any(|name| field(name) == "yes");
             let essential = essential || field("Priority") == "required";
-            let package = Package { version: field("Version"), arch: field("Architecture"), state, essential };
-            packages.entry(field("Package")).or_default().push(package);
+            let needs = [field("Pre-Depends"), field("Depends")].iter().flat_map(|text| clauses(text)).collect();
+            let provides = clauses(&field("Provides")).concat();
+            packages.entry(name).or_default().push(Package {
+                version: field("Version"),
+                arch,
+                state,
+                essential,
+                needs,
+                provides,
+            });
         }
         Self { packages, interrupted: false }
     }
@@ -115,12 +136,18 @@ impl Database {
         self.packages.keys().map(String::as_str).filter(|name| self.has(name))
     }
 
-    fn there(&self, name: &str) -> impl Iterator<Item = &Package> {
+    /// Names of those that dpkg did not get through with.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &str> {
+        self.names().filter(|name| self.there(name).any(|package| package.state == State::Unfinished))
+    }
+
+    /// The packages of this name that are there.
+    pub(super) fn there(&self, name: &str) -> impl Iterator<Item = &Package> + Clone {
         self.packages.get(name).into_iter().flatten().filter(|package| package.state != State::Removed)
     }
 
     /// The packages a plan wants, and those it does not: by its own words, or because they are leaving with a former lock.
-    pub(super) fn items(&self, plan: &ConvergePlan, leaving: &[String]) -> Vec<Item> {
+    pub(super) fn items(&self, plan: &ConvergePlan, leaving: &BTreeSet<String>) -> Vec<Item> {
         let wanted = plan.packages.iter().map(|package| {
             let found = self.find(&package.name, &package.arch).map(|found| match found.state {
                 State::Installed => found.version.clone(),
@@ -135,6 +162,13 @@ impl Database {
         });
         wanted.chain(unwanted).collect()
     }
+}
+
+/// `a (>= 1) | b:any, c` is a or b, and c. Versions are not looked at: apt does that.
+fn clauses(text: &str) -> Vec<Vec<String>> {
+    let name = |word: &str| word.trim().split([' ', '(', ':']).next().unwrap_or_default().to_owned();
+    let clauses = text.split(',').filter(|clause| !clause.trim().is_empty());
+    clauses.map(|clause| clause.split('|').map(name).collect()).collect()
 }
 
 /// Whether a package has this file, by dpkg's lists of them; a system without lists has no answer, and then it has.
@@ -208,13 +242,35 @@ mod tests {
              Package: c\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1\n\n\
              Package: f\nEssential: yes\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n\
              Package: d\nStatus: install reinstreq half-installed\nArchitecture: amd64\nVersion: 2\n\n\
-             Package: e\nStatus: unknown ok not-installed\nArchitecture: amd64\n",
+             Package: e\nStatus: unknown ok not-installed\nArchitecture: amd64\n\n\n\
+             Package: g\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\nProvides: mta (= 1), h\n\
+             Pre-Depends: libc6 (>= 2.36)\nDepends: perl:any, a (>= 1) | b\n\n\n\
+             Package: a\nStatus: install ok half-configured\nArchitecture: amd64\nVersion: 1:3-1\n",
         );
-        assert_eq!(database.find("a", "amd64").map(|package| package.version.as_str()), Some("1:2-3"));
+        let one = |name: &str| database.find(name, "amd64").expect("it is there");
+        assert_eq!((one("a").version.as_str(), one("a").state), ("1:3-1", State::Unfinished), "the journal's, later");
+        assert_eq!(one("g").needs, [vec!["libc6"], vec!["perl"], vec!["a", "b"]]);
+        assert_eq!(one("g").provides, ["mta", "h"]);
+        assert_eq!(database.unfinished().collect::<Vec<_>>(), ["a", "d"]);
         assert!(
             database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e")
         );
         assert!(database.is_essential("f") && !database.is_essential("a"));
         assert_eq!(database.find("d", "amd64").map(|package| package.state), Some(State::Unfinished));
+    }
+
+    #[test]
+    fn what_a_killed_dpkg_wrote_last_is_read_from_its_journal() {
+        let root = tempfile::tempdir().expect("a folder");
+        let stanza = |state: &str| format!("Package: a\nStatus: install ok {state}\nArchitecture: amd64\nVersion: 1\n");
+        std::fs::create_dir_all(root.path().join("var/lib/dpkg/updates")).expect("a folder");
+        for (path, state) in [("status", "installed"), ("updates/0000", "half-installed"), ("updates/0001", "unpacked")]
+        {
+            std::fs::write(root.path().join("var/lib/dpkg").join(path), stanza(state)).expect("a file");
+        }
+        let read = || Database::read(&Machine::at(root.path())).expect("a database");
+        assert_eq!(read().unfinished().collect::<Vec<_>>(), ["a"]);
+        std::fs::write(root.path().join("var/lib/dpkg/updates/0002"), stanza("installed")).expect("a file");
+        assert_eq!((read().unfinished().count(), read().interrupted), (0, true));
     }
 }

@@ -8,12 +8,16 @@ use muster_core::wire::node::Failure;
 
 use super::item::{self, Item};
 use super::machine::Machine;
+use super::record::LeavingPackages;
 use super::{managed, pending::Pending, reboot};
 use crate::failure::{fatal, retryable};
 use crate::job::JobContext;
 
 /// What modprobe is told; copied into each initramfs.
 pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
+/// Before a release, the names of its files.
+const INITRAMFS: &str = "/boot/initrd.img-";
+const MODULES: &str = "/lib/modules/";
 const FILE_MAX: u64 = 1 << 20;
 const MODPROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Writing an initramfs takes minutes on an emulated machine.
@@ -123,14 +127,44 @@ fn told_of(line: &str) -> Option<String> {
 }
 
 /// The releases that have both an initramfs and modules to make one of: the one that runs need not be the one that boots.
-fn bootable(machine: &Machine) -> Vec<String> {
-    let names = std::fs::read_dir(machine.path("/boot")).into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let releases = names.filter_map(|name| name.strip_prefix("initrd.img-").map(str::to_owned));
-    let mut releases: Vec<String> =
-        releases.filter(|release| machine.path(&format!("/lib/modules/{release}")).is_dir()).collect();
-    releases.sort();
+fn bootable(machine: &Machine) -> BTreeSet<String> {
+    let mut releases = releases(machine, INITRAMFS);
+    releases.retain(|release| machine.path(&format!("{MODULES}{release}")).is_dir());
     releases
+}
+
+/// The releases that there are files of.
+fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
+    let (folder, prefix) = files.rsplit_once('/').unwrap_or_default();
+    let names = std::fs::read_dir(machine.path(folder)).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let releases = names.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned));
+    // A `.dpkg-new` is on its way; it is no menu entry either.
+    releases
+        .filter(|release| release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(".dpkg-"))
+        .collect()
+}
+
+/// Tells packages that are of a kernel beside the one that runs, by the release in their names.
+///
+/// # Errors
+/// `io`.
+pub(super) fn of_another(machine: &Machine) -> Result<impl Fn(&str) -> bool, Failure> {
+    let running = running_release(machine)?;
+    let known = &releases(machine, MODULES) | &releases(machine, INITRAMFS);
+    Ok(move |package: &str| {
+        let of = |release: &String| package.contains(release.as_str());
+        running.as_ref().is_some_and(|running| !of(running)) && known.iter().any(of)
+    })
+}
+
+/// The release of the plan, where the boot menu would boot a newer one by itself: one that runs yet, or that the image brought.
+pub(super) fn chosen(machine: &Machine, plan: &ConvergePlan, leaving: &LeavingPackages) -> Option<String> {
+    let wanted = newest_release(plan.packages.iter().map(|package| package.name.as_str()))?;
+    let gone: Vec<String> = leaving.go.iter().chain(&plan.absent).filter_map(|name| release_of(name)).collect();
+    let stays = |release: &String| *release != wanted && !gone.contains(release);
+    let rivals = releases(machine, "/boot/vmlinuz-");
+    rivals.iter().any(|rival| stays(rival) && numbers(rival) >= numbers(&wanted)).then_some(wanted)
 }
 
 /// Whether the initramfs of a release holds one of these modules, or one of these files as it was. Not so the list of blocked modules: a block that is
@@ -175,13 +209,18 @@ pub(crate) fn command_line(machine: &Machine) -> Result<BTreeSet<String>, Failur
 
 /// The newest release among kernel packages (`linux-image-6.1.0-40-amd64`); `None` when none is named by release.
 pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Option<String> {
-    let numbers = |release: &&str| -> Vec<u64> {
-        release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
-    };
-    let releases = packages.filter_map(|package| package.strip_prefix("linux-image-"));
-    let by_release =
-        releases.filter(|release| release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg"));
-    by_release.max_by_key(numbers).map(|release| release.trim_end_matches("-unsigned").to_owned())
+    packages.filter_map(release_of).max_by_key(|release| numbers(release))
+}
+
+/// The release of a kernel package; `None` when it is not named by one.
+fn release_of(package: &str) -> Option<String> {
+    let release = package.strip_prefix("linux-image-")?;
+    let named = release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg");
+    named.then(|| release.trim_end_matches("-unsigned").to_owned())
+}
+
+fn numbers(release: &str) -> Vec<u64> {
+    release.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// `vm.swappiness` is /proc/sys/vm/swappiness. Where the first separator is a slash, slashes separate and dots are dots (sysctl.d(5)).

@@ -75,6 +75,16 @@ fn grub(plan: &ConvergePlan) -> Option<String> {
     (!arguments.is_empty()).then(|| format!("{HEADER}GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {arguments}\"\n"))
 }
 
+/// Has the boot menu boot this release. update-grub knows the device when it reads the file, and names its entries by it (/etc/grub.d/10_linux).
+pub(super) fn boot_by_default(targets: &mut [Target], release: &str) {
+    let default = format!(
+        "GRUB_DISABLE_SUBMENU=true\nGRUB_DEFAULT=\"gnulinux-{release}-advanced-${{GRUB_DEVICE_UUID:-$GRUB_DEVICE}}\"\n"
+    );
+    for target in targets.iter_mut().filter(|target| target.path == GRUB) {
+        target.content.get_or_insert_with(|| HEADER.into()).extend_from_slice(default.as_bytes());
+    }
+}
+
 fn lines(lines: impl Iterator<Item = String>) -> Option<String> {
     let text: String = lines.map(|line| line + "\n").collect();
     (!text.is_empty()).then(|| format!("{HEADER}{text}"))

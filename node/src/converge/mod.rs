@@ -28,7 +28,7 @@ use file::Target;
 use item::Item;
 use machine::Machine;
 use pending::Pending;
-use record::Record;
+use record::{LeavingPackages, Record};
 
 /// Converges the machine muster-node runs on.
 ///
@@ -47,35 +47,30 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     if !problems.is_empty() {
         return Err(fatal("bad_plan", problems[..problems.len().min(10)].join("; ")));
     }
-    let mut targets = managed::files(plan)?;
-    let leaving = Record::load(machine)?.leaving_files(machine, plan)?;
-    targets.extend(leaving.go);
-    leaving.stay.iter().for_each(|item| cx.log(&format!("{} is {}", item.name, item.wanted)));
     let key = files::random()?;
-    let observe = || -> Result<Vec<Item>, Failure> {
-        let mut items = observe(machine, plan, &targets, &key, cx)?;
-        items.extend(leaving.stay.iter().cloned());
-        Ok(items)
-    };
     cx.progress("compares the node with its plan", None, None, None);
-    let before = observe()?;
+    let wanted = Wanted::of(machine, plan)?;
+    wanted.stay.iter().for_each(|item| cx.log(&format!("{} is {}", item.name, item.wanted)));
+    let before = observe(machine, plan, &wanted, &key, cx)?;
     if plan.dry_run {
         let mut asking = Vec::new();
-        for target in &targets {
+        for target in &wanted.targets {
             asking.extend(reboot::asked_by_file(machine, target)?.then(|| target.item_name()));
         }
         return Ok(item::forecast(plan, &before, &asking));
     }
     let mut pending = Pending::load(machine)?;
     let settled = before.iter().all(|item| item.fits || item.by_reboot);
-    if settled && pending.is_empty() && !dpkg::Database::read(machine)?.interrupted {
+    let database = dpkg::Database::read(machine)?;
+    if settled && pending.is_empty() && !database.interrupted {
+        Record::load(machine)?.prune(machine, &database, plan)?;
         return item::conclude(plan, &before, &before);
     }
     note_debts(&mut pending, &before);
     pending.store(machine)?;
-    change(machine, plan, &targets, &pending, cx)?;
+    change(machine, plan, &pending, cx)?;
     cx.progress("looks whether it took", None, None, None);
-    let after = observe()?;
+    let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
     let report = item::conclude(plan, &before, &after)?;
     match item::held_back(&after) {
         // What was not restarted is still owed, should another plan make the reboot needless.
@@ -85,22 +80,44 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     Ok(report)
 }
 
+/// What the plan comes to on this node as it is: a package that comes or goes changes it.
+struct Wanted {
+    packages: LeavingPackages,
+    targets: Vec<Target>,
+    /// What left the stack and stays, with the reason.
+    stay: Vec<Item>,
+}
+
+impl Wanted {
+    fn of(machine: &Machine, plan: &ConvergePlan) -> Result<Self, Failure> {
+        let record = Record::load(machine)?;
+        let packages = record.leaving(machine, &dpkg::Database::read(machine)?, plan)?;
+        let leaving = record.leaving_files(machine, plan)?;
+        let mut targets = managed::files(plan)?;
+        if let Some(release) = kernel::chosen(machine, plan, &packages) {
+            managed::boot_by_default(&mut targets, &release);
+        }
+        targets.extend(leaving.go);
+        let stay = packages.items().chain(leaving.stay).collect();
+        Ok(Self { packages, targets, stay })
+    }
+}
+
 fn observe(
     machine: &Machine,
     plan: &ConvergePlan,
-    targets: &[Target],
+    wanted: &Wanted,
     key: &[u8; 32],
     cx: &JobContext,
 ) -> Result<Vec<Item>, Failure> {
-    let database = dpkg::Database::read(machine)?;
-    let leaving = Record::load(machine)?.leaving(machine, &database, plan)?;
-    let mut items = database.items(plan, &leaving);
-    for target in managed::apt_files(plan).iter().chain(targets) {
+    let mut items = dpkg::Database::read(machine)?.items(plan, &wanted.packages.go);
+    for target in managed::apt_files(plan).iter().chain(&wanted.targets) {
         items.push(target.observe(machine, key)?);
     }
     items.extend(kernel::items(machine, plan, cx)?);
     let held = item::held_back(&items);
     items.extend(services::items(machine, plan, held, cx)?);
+    items.extend(wanted.stay.iter().cloned());
     Ok(items)
 }
 
@@ -117,18 +134,13 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
 }
 
 /// Packages first, because files may belong to users that packages make; services last, because they read the files.
-fn change(
-    machine: &Machine,
-    plan: &ConvergePlan,
-    targets: &[Target],
-    pending: &Pending,
-    cx: &JobContext,
-) -> Result<(), Failure> {
+fn change(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
     cx.check()?;
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;
     cx.check()?;
-    write_files(machine, plan, targets, cx)?;
+    // Looked at again, because a package may just have brought a file of the same name.
+    write_files(machine, plan, &Wanted::of(machine, plan)?.targets, cx)?;
     let held = item::held_back(&kernel::items(machine, plan, cx)?);
     if held {
         cx.log("a reboot is due: modules and services that would meet the old kernel or driver wait for it");
@@ -142,7 +154,6 @@ fn change(
 /// Writes what differs, and removes what left the stack.
 fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &JobContext) -> Result<(), Failure> {
     let mut record = Record::load(machine)?;
-    // Looked at again, because a package may just have brought a file of the same name.
     let key = files::random()?;
     for target in targets {
         if target.observe(machine, &key)?.fits {

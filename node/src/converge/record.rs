@@ -29,6 +29,14 @@ pub(super) struct Record {
     files: BTreeMap<String, String>,
 }
 
+/// Packages of former locks that the plan does not have.
+#[derive(Default)]
+pub(super) struct LeavingPackages {
+    pub go: BTreeSet<String>,
+    /// Those that stay, and by whom they are needed.
+    pub needed: BTreeMap<String, String>,
+}
+
 /// Files of former stacks that the plan does not have.
 #[derive(Default)]
 pub(super) struct LeavingFiles {
@@ -54,7 +62,7 @@ impl Record {
         files::write_json(&machine.path(PATH), 0o600, self)
     }
 
-    /// Before a transaction: the packages that it brings anew. A run that is killed in it leaves names of what is perhaps not there, which is no harm.
+    /// Before a transaction: the packages that it brings anew. A run that is killed in it leaves names of what is perhaps not there, until [`Self::prune`].
     ///
     /// # Errors
     /// `io`.
@@ -64,18 +72,18 @@ impl Record {
         if self.packages.len() == before { Ok(()) } else { self.store(machine) }
     }
 
-    /// After it: the packages that are gone.
+    /// Forgets packages that are gone, whoever removed them: of that name a person may install one.
     ///
     /// # Errors
     /// `io`.
-    pub(super) fn forget(&mut self, machine: &Machine, names: &[String]) -> Result<(), Failure> {
+    pub(super) fn prune(&mut self, machine: &Machine, database: &Database, plan: &ConvergePlan) -> Result<(), Failure> {
         let before = self.packages.len();
-        self.packages.retain(|name| !names.contains(name));
+        self.packages.retain(|name| database.has(name) || plan.packages.iter().any(|package| package.name == *name));
         if self.packages.len() == before { Ok(()) } else { self.store(machine) }
     }
 
-    /// Packages that a former lock brought and this plan does not have. Never what the system cannot do without, and not those of the kernel that
-    /// runs: they go with the converge after the boot of another one.
+    /// Packages that a former lock brought and this plan does not have. Never what the system, or a package that stays, cannot do without, and not
+    /// what the running kernel runs and boots by: that goes with the converge after the boot of another one.
     ///
     /// # Errors
     /// `io`.
@@ -84,14 +92,19 @@ impl Record {
         machine: &Machine,
         database: &Database,
         plan: &ConvergePlan,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<LeavingPackages, Failure> {
         let running = kernel::running_release(machine)?;
-        let runs = |name: &str| running.as_ref().is_some_and(|release| name.contains(release.as_str()));
+        // Its headers and tools go with what they share with those of other kernels.
+        let boots = |name: &str| name.starts_with("linux-image-") || name.starts_with("linux-modules");
+        let runs = |name: &str| {
+            let is_of = running.as_ref().is_some_and(|release| name.contains(release.as_str()));
+            is_of && (boots(name) || !name.starts_with("linux-"))
+        };
         let stays = |name: &String| {
             let planned = plan.packages.iter().any(|package| package.name == *name) || plan.absent.contains(name);
             planned || !database.has(name) || database.is_essential(name) || runs(name)
         };
-        Ok(self.packages.iter().filter(|name| !stays(name)).cloned().collect())
+        Ok(LeavingPackages::of(self.packages.iter().filter(|name| !stays(name)).cloned().collect(), database, plan))
     }
 
     /// Before a file of the plan is written. One that was there before any stack wrote it is not ours to remove.
@@ -132,7 +145,8 @@ impl Record {
                 false => "left: it was changed since a stack wrote it",
                 true if dpkg::owns(machine, path) => "left: a package has it",
                 true => {
-                    leaving.go.push(Target::ours(path, None::<Vec<u8>>));
+                    // The stack that could say whether it was secret is gone.
+                    leaving.go.push(Target { secret: true, ..Target::ours(path, None::<Vec<u8>>) });
                     continue;
                 }
             };
@@ -140,6 +154,57 @@ impl Record {
         }
         Ok(leaving)
     }
+}
+
+impl LeavingPackages {
+    /// Of those that may go, the ones that nothing needs which stays, by dpkg's record. What a package of the plan will need in its own version the lock
+    /// knows; what it will provide nobody does, so that apt may yet remove one that is kept here.
+    fn of(mut go: BTreeSet<String>, database: &Database, plan: &ConvergePlan) -> Self {
+        let planned = |name: &str| plan.packages.iter().find(|package| package.name == name);
+        let stays = |name: &str, package: &dpkg::Package| {
+            !go.contains(name)
+                && !plan.absent.iter().any(|absent| absent == name)
+                && planned(name).is_none_or(|planned| planned.version == package.version)
+        };
+        let there = database.names().flat_map(|name| database.there(name).map(move |package| (name, package)));
+        let mut asking: Vec<(&str, &dpkg::Package)> = there.filter(|(name, package)| stays(name, package)).collect();
+        let names = |(name, package): &(&str, &dpkg::Package)| -> Vec<String> {
+            std::iter::once((*name).to_owned()).chain(package.provides.iter().cloned()).collect()
+        };
+        let mut present: BTreeSet<String> = plan.packages.iter().map(|package| package.name.clone()).collect();
+        present.extend(asking.iter().flat_map(names));
+        let mut needed = BTreeMap::new();
+        while let Some((by, package)) = asking.pop() {
+            for clause in &package.needs {
+                if clause.iter().any(|name| present.contains(name)) {
+                    continue;
+                }
+                // What neither stays nor leaves is apt's to judge.
+                let kept = database.names().find(|name| go.contains(*name) && answers(database, name, clause));
+                let Some(kept) = kept else { continue };
+                let packages = database.there(kept).map(|package| (kept, package));
+                present.extend(packages.clone().flat_map(|package| names(&package)));
+                asking.extend(packages);
+                go.remove(kept);
+                needed.insert(kept.to_owned(), by.to_owned());
+            }
+        }
+        Self { go, needed }
+    }
+
+    /// What is told of those that stay.
+    pub(super) fn items(&self) -> impl Iterator<Item = Item> {
+        self.needed.iter().map(|(name, by)| {
+            let why = format!("left: {by} needs it");
+            Item::new(format!("package {name}"), &why, Some(why.clone()))
+        })
+    }
+}
+
+/// Whether a package that is there is, or provides, one of these names.
+fn answers(database: &Database, name: &str, clause: &[String]) -> bool {
+    let provides = || database.there(name).flat_map(|package| &package.provides);
+    clause.iter().any(|wanted| wanted == name || provides().any(|provided| provided == wanted))
 }
 
 fn is_as_written(machine: &Machine, path: &str, digest: &str) -> bool {

@@ -149,6 +149,7 @@ async fn a_replaced_chassis_takes_its_pins_along() {
     let mut world = World::declare(1, |path, mut body| {
         if path == "/v1/nodes/n1" {
             body["spec"]["serial"] = json!("CH-1");
+            body["spec"]["smbios_uuid"] = json!("4c4c4544-0043-4810-8052-b4c04f4e3132");
         }
         body
     })
@@ -165,6 +166,8 @@ async fn a_replaced_chassis_takes_its_pins_along() {
     assert_eq!(world.value("n1", "serial").await.as_deref(), Some("CH-2"));
     let node = world.admin.get("/v1/nodes/n1").await.expect(200).body;
     assert_eq!((node["spec"]["serial"].as_str(), node["generation"].as_i64()), (Some("CH-2"), Some(2)));
+    assert_eq!(node["spec"].get("smbios_uuid"), None, "it was the former board's");
+    assert_eq!(world.value("n1", "smbios_uuid::text").await, None);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use super::*;
 
 const UNIT: &str = "nvidia-fabricmanager";
+const SLOW: &str = "#!/bin/sh\n[ ! -e /run/slow ] || { touch /run/in-postinst; sleep 60; }\n";
 
 /// A driver as a package with a version, and stand-ins for modprobe and modinfo that read it from there: a loaded module is a folder below /sys.
 fn setup() -> Option<(Tree, Bundle)> {
@@ -13,7 +14,9 @@ fn setup() -> Option<(Tree, Bundle)> {
         ("nvidia-open", "580.1", "", &new),
         (UNIT, "570.1", "Depends: nvidia-open (= 570.1)\n", &[]),
         (UNIT, "580.1", "Depends: nvidia-open (= 580.1)\n", &[]),
-        ("linux-image-6.1.0-40-amd64", "6.1.153-1", "", &[]),
+        ("linux-image-6.1.0-40-amd64", "6.1.153-1", "", &[("boot/vmlinuz-6.1.0-40-amd64", "40\n")]),
+        ("linux-image-6.1.0-41-amd64", "6.1.155-1", "", &[("boot/vmlinuz-6.1.0-41-amd64", "41\n")]),
+        ("mlnx-ofed-kernel-dkms", "24.10", "", &[("postinst", SLOW)]),
     ]);
     tree.program("/usr/sbin/modinfo", "#!/bin/sh\n[ $2 = version ] && cat /usr/share/nvidia/version\n");
     let modprobe = "#!/bin/sh\n[ ! -e /run/old-kernel ] || exit 1\nmkdir -p /sys/module/$2\ncp /usr/share/nvidia/version /sys/module/$2/version\n";
@@ -146,4 +149,66 @@ fn what_modprobe_is_told_reaches_every_initramfs_and_a_loaded_module_by_a_boot()
     assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
     boot(&tree);
     assert_eq!(run_on(&machine, &plan, &cx()).expect("after the boot").reboot_for, Vec::<String>::new());
+}
+
+#[test]
+fn a_module_that_was_configured_after_a_power_cut_asks_for_a_boot() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let plan = bundle.plan(&[("mlnx-ofed-kernel-dkms", "24.10")]);
+    tree.write("/run/slow", "");
+    let ended = std::thread::scope(|scope| {
+        let converging = scope.spawn(|| run_on(&machine, &plan, &cx()));
+        tree.wait_for("/run/in-postinst");
+        assert!(tree.kill_everything() > 0);
+        converging.join().expect("no panic")
+    });
+    failure(ended);
+    tree.remove("/run/slow");
+    boot(&tree);
+    let mended = run_on(&machine, &plan, &cx()).expect("the run after the cut");
+    assert_eq!(mended.reboot_for, ["reboot for package mlnx-ofed-kernel-dkms"]);
+    boot(&tree);
+    assert!(run_on(&machine, &plan, &cx()).expect("after the boot").clean());
+}
+
+#[test]
+fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let (menu, runs) = ("/etc/default/grub.d/50-muster.cfg", "/proc/sys/kernel/osrelease");
+    let item = format!("file {menu}");
+    let kernel = |name, version| {
+        let mut plan = bundle.plan(&[(name, version)]);
+        plan.kernel_args = vec!["quiet".into()];
+        plan
+    };
+    let (old, new) =
+        (kernel("linux-image-6.1.0-40-amd64", "6.1.153-1"), kernel("linux-image-6.1.0-41-amd64", "6.1.155-1"));
+    tree.write(runs, "6.1.0-41-amd64\n");
+    run_on(&machine, &new, &cx()).expect("the newer kernel");
+    let by_itself = tree.text(menu);
+    assert!(!by_itself.contains("GRUB_DEFAULT"), "the newest boots by itself");
+    boot(&tree);
+
+    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..old.clone() }, &cx()).expect("a look");
+    assert!(outcomes(&look, ItemOutcome::Differs).contains(&item.as_str()), "{look:#?}");
+    tree.write("/var/log/grub", "");
+    let report = run_on(&machine, &old, &cx()).expect("the rollback");
+    assert_eq!(report.reboot_for, ["running kernel", "reboot for package linux-image-6.1.0-40-amd64"]);
+    assert_eq!(tree.text("/var/log/grub"), "update-grub\n");
+    // As grub-mkconfig reads it, and as 10_linux calls its entries.
+    let read = format!("GRUB_DEVICE_UUID=0b5e-11; . {menu}; echo $GRUB_DEFAULT $GRUB_DISABLE_SUBMENU");
+    assert_eq!(tree.output(&["sh", "-c", &read]), "gnulinux-6.1.0-40-amd64-advanced-0b5e-11 true\n");
+    assert!(tree.text(menu).starts_with(&by_itself), "the arguments stay");
+    let again = run_on(&machine, &old, &cx()).expect("and again");
+    assert_eq!(outcomes(&again, ItemOutcome::Changed), Vec::<&str>::new());
+
+    boot(&tree);
+    tree.write(runs, "6.1.0-40-amd64\n");
+    let booted = run_on(&machine, &old, &cx()).expect("after the boot");
+    assert_eq!(booted.reboot_for, Vec::<String>::new());
+    assert_eq!(outcomes(&booted, ItemOutcome::Changed), [item.as_str(), "package linux-image-6.1.0-41-amd64"]);
+    assert_eq!((tree.text(menu), tree.text("/var/log/grub")), (by_itself, "update-grub\nupdate-grub\n".into()));
+    assert!(run_on(&machine, &old, &cx()).expect("and again").clean());
 }

@@ -4,22 +4,54 @@ use super::*;
 
 fn setup() -> Option<(Tree, Bundle)> {
     let tree = Tree::unpack()?;
-    let exclusive = "Conflicts: drv-570\nReplaces: drv-570\n";
+    let exclusive = "Conflicts: drv-570\nReplaces: drv-570\nProvides: drv, drv-api (= 2)\n";
     let bundle = Bundle::of(&[
-        ("drv-570", "570.1", "", &[]),
+        ("drv-570", "570.1", "Provides: drv\n", &[]),
         ("drv-570-tools", "570.1", "Depends: drv-570\n", &[]),
         ("drv-580", "580.1", exclusive, &[]),
+        ("api", "1.0", "Provides: drv-api (= 1)\n", &[]),
+        ("any-drv", "1.0", "Depends: drv, drv-api\n", &[]),
+        ("tool", "1.0", "", &[]),
+        ("tool", "2.0", "Depends: tool-lib (>= 2)\n", &[]),
+        ("tool-lib", "2.0", "Pre-Depends: tool-data\n", &[]),
+        ("tool-data", "2.0", "", &[]),
+        ("site", "1.0", "", &[("etc/site.conf", "of the package\n"), ("conffiles", "/etc/site.conf\n")]),
         ("mine", "1.0", "Depends: drv-570 | drv-580\n", &[]),
         ("needs-old", "1.0", "Depends: drv-570\n", &[]),
-        ("linux-image-6.1.0-9-amd64", "6.1.1-1", "", &[]),
-        ("linux-image-6.1.0-40-amd64", "6.1.2-1", "", &[]),
+        ("linux-image-6.1.0-9-amd64", "6.1.1-1", "", &[("lib/modules/6.1.0-9-amd64/modules.dep", "\n")]),
+        ("linux-headers-6.1.0-9-amd64", "6.1.1-1", "Depends: linux-headers-6.1.0-9-common\n", &[]),
+        ("linux-headers-6.1.0-9-common", "6.1.1-1", "", &[]),
+        ("gpfs.gplbin-6.1.0-9-amd64", "6.0.0-2", "", &[]),
+        ("linux-image-6.1.0-40-amd64", "6.1.2-1", "", &[("lib/modules/6.1.0-40-amd64/modules.dep", "\n")]),
     ]);
     Some((tree, bundle))
 }
 
+/// Somebody installs a package without Muster.
+fn by_hand(tree: &Tree, bundle: &Bundle, package: &str) -> String {
+    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
+    tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", package])
+}
+
 fn there(machine: &Machine) -> Vec<&'static str> {
     let database = dpkg::Database::read(machine).expect("a database");
-    let names = ["drv-570", "drv-570-tools", "drv-580", "mine", "needs-old"];
+    let names = [
+        "drv-570",
+        "drv-570-tools",
+        "drv-580",
+        "api",
+        "any-drv",
+        "mine",
+        "needs-old",
+        "tool",
+        "tool-lib",
+        "tool-data",
+        "linux-image-6.1.0-9-amd64",
+        "linux-headers-6.1.0-9-amd64",
+        "linux-headers-6.1.0-9-common",
+        "gpfs.gplbin-6.1.0-9-amd64",
+        "linux-image-6.1.0-40-amd64",
+    ];
     names.into_iter().filter(|name| database.has(name)).collect()
 }
 
@@ -30,9 +62,8 @@ fn what_a_lock_brought_leaves_with_it_both_ways_and_what_hands_brought_stays() {
     let old = bundle.plan(&[("drv-570", "570.1"), ("drv-570-tools", "570.1")]);
     let new = bundle.plan(&[("drv-580", "580.1")]);
     run_on(&machine, &old, &cx()).expect("the first lock");
-    // By hand, which no lock is asked about.
-    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
-    let said = tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", "mine"]);
+    // No lock is asked about it.
+    let said = by_hand(&tree, &bundle, "mine");
     assert_eq!(there(&machine), ["drv-570", "drv-570-tools", "mine"], "{said}");
 
     let forecast = run_on(&machine, &ConvergePlan { dry_run: true, ..new.clone() }, &cx()).expect("a look");
@@ -56,8 +87,7 @@ fn what_leaves_takes_nothing_with_it_that_no_lock_brought() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
     run_on(&machine, &bundle.plan(&[("drv-570", "570.1")]), &cx()).expect("the first lock");
-    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
-    let said = tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", "needs-old"]);
+    let said = by_hand(&tree, &bundle, "needs-old");
     assert_eq!(there(&machine), ["drv-570", "needs-old"], "{said}");
     let refused = failure(run_on(&machine, &bundle.plan(&[("drv-580", "580.1")]), &cx()));
     assert_eq!(refused.code, "unplanned_change", "{refused:?}");
@@ -66,22 +96,107 @@ fn what_leaves_takes_nothing_with_it_that_no_lock_brought() {
 }
 
 #[test]
+fn what_leaves_stays_while_something_that_stays_needs_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    // The image's, which the first lock raises to one that needs more.
+    let said = by_hand(&tree, &bundle, "tool=1.0");
+    assert_eq!(there(&machine), ["tool"], "{said}");
+    let first = [("tool", "2.0"), ("tool-lib", "2.0"), ("tool-data", "2.0"), ("drv-570", "570.1")];
+    run_on(&machine, &bundle.plan(&first), &cx()).expect("the first lock");
+    let second = bundle.plan(&[("drv-580", "580.1")]);
+    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..second.clone() }, &cx()).expect("a look");
+    let done = run_on(&machine, &second, &cx()).expect("the second lock");
+    assert_eq!(there(&machine), ["drv-580", "tool", "tool-lib", "tool-data"]);
+    for report in [look, done, run_on(&machine, &second, &cx()).expect("and again")] {
+        let told = report.items.iter().filter_map(|item| Some((item.item.as_str(), item.after.as_deref()?)));
+        let told: Vec<_> = told.filter(|(_, after)| after.starts_with("left: ")).collect();
+        let wanted = [("package tool-data", "left: tool-lib needs it"), ("package tool-lib", "left: tool needs it")];
+        assert_eq!(told, wanted);
+    }
+    run_on(&machine, &bundle.plan(&[("tool", "1.0")]), &cx()).expect("a lock with the former tool");
+    assert_eq!(there(&machine), ["tool"]);
+}
+
+#[test]
+fn what_leaves_goes_as_soon_as_what_came_stands_in_for_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let (old, new) = (bundle.plan(&[("drv-570", "570.1"), ("api", "1.0")]), bundle.plan(&[("drv-580", "580.1")]));
+    run_on(&machine, &old, &cx()).expect("the first lock");
+    let said = by_hand(&tree, &bundle, "any-drv");
+    assert_eq!(there(&machine), ["drv-570", "api", "any-drv"], "{said}");
+    for _ in 0..2 {
+        run_on(&machine, &new, &cx()).expect("one conflicts, the other does not");
+        assert_eq!(there(&machine), ["drv-580", "any-drv"]);
+        run_on(&machine, &old, &cx()).expect("and back");
+        assert_eq!(there(&machine), ["drv-570", "api", "any-drv"]);
+    }
+}
+
+#[test]
+fn a_name_that_is_gone_is_forgotten_and_is_a_persons_from_then_on() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let purge = |name: &str| tree.output(&["apt-get", "-y", "purge", name]);
+    run_on(&machine, &bundle.plan(&[("drv-570", "570.1"), ("tool", "1.0"), ("api", "1.0")]), &cx()).expect("a lock");
+    // One before a converge that has work, the other before one that has none.
+    purge("tool");
+    run_on(&machine, &bundle.plan(&[("api", "1.0")]), &cx()).expect("a lock without them");
+    let said = by_hand(&tree, &bundle, "tool=1.0");
+    assert_eq!(there(&machine), ["api", "tool"], "{said}");
+    let mut nothing = bundle.plan(&[]);
+    nothing.sysctl.insert("vm.swappiness".into(), "10".into());
+    purge("api");
+    run_on(&machine, &nothing, &cx()).expect("no packages to change");
+    let said = by_hand(&tree, &bundle, "api");
+    run_on(&machine, &nothing, &cx()).expect("as it was");
+    assert_eq!(there(&machine), ["api", "tool"], "{said}");
+
+    // A settled node: what a failed transaction had noted.
+    tree.write("/var/lib/muster/record.json", r#"{"version":1,"packages":["mine"],"files":{}}"#);
+    assert!(run_on(&machine, &nothing, &cx()).expect("settled").clean());
+    let record = tree.text("/var/lib/muster/record.json");
+    assert!(!record.contains("mine"), "{record}");
+}
+
+#[test]
+fn a_file_that_a_package_of_the_next_lock_brings_is_that_packages() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let mut old = bundle.plan(&[]);
+    old.files = vec![file("/etc/site.conf", "of the stack\n", "root", false)];
+    run_on(&machine, &old, &cx()).expect("the first stack");
+    let report = run_on(&machine, &bundle.plan(&[("site", "1.0")]), &cx()).expect("the second");
+    assert!(tree.path("/etc/site.conf").exists(), "{report:#?}");
+    let item = report.items.iter().find(|item| item.item == "file /etc/site.conf").expect("it is told");
+    assert_eq!(item.after.as_deref(), Some("left: a package has it"));
+}
+
+#[test]
 fn a_kernel_leaves_once_another_one_runs_and_asks_for_no_boot_of_its_own() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-9-amd64\n");
-    run_on(&machine, &bundle.plan(&[("linux-image-6.1.0-9-amd64", "6.1.1-1")]), &cx()).expect("the first kernel");
+    let first = [
+        ("linux-image-6.1.0-9-amd64", "6.1.1-1"),
+        ("linux-headers-6.1.0-9-amd64", "6.1.1-1"),
+        ("linux-headers-6.1.0-9-common", "6.1.1-1"),
+        ("gpfs.gplbin-6.1.0-9-amd64", "6.0.0-2"),
+    ];
+    run_on(&machine, &bundle.plan(&first), &cx()).expect("the first kernel");
     let _ = std::fs::remove_file(tree.path("/run/muster/reboot.json"));
     let plan = bundle.plan(&[("linux-image-6.1.0-40-amd64", "6.1.2-1")]);
-    let has = |name: &str| dpkg::Database::read(&machine).expect("a database").has(name);
     let report = run_on(&machine, &plan, &cx()).expect("the second kernel");
     assert!(report.reboot_for.contains(&"running kernel".to_owned()), "{report:#?}");
-    assert!(has("linux-image-6.1.0-9-amd64"), "it runs");
+    // Headers leave as a pair, of which only one is named by the release that runs.
+    let runs = ["linux-image-6.1.0-9-amd64", "gpfs.gplbin-6.1.0-9-amd64"];
+    assert_eq!(there(&machine), [runs[0], runs[1], "linux-image-6.1.0-40-amd64"]);
     tree.write("/proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
     tree.remove("/run/muster/reboot.json");
     let booted = run_on(&machine, &plan, &cx()).expect("after the boot");
     assert_eq!(booted.reboot_for, Vec::<String>::new());
-    assert!(!has("linux-image-6.1.0-9-amd64"));
+    assert_eq!(there(&machine), ["linux-image-6.1.0-40-amd64"]);
     assert!(run_on(&machine, &plan, &cx()).expect("and again").clean());
 }
 
@@ -94,6 +209,7 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
     let mut old = bundle.plan(&[("drv-570", "570.1")]);
     let paths = ["/etc/site.conf", "/etc/changed.conf", "/etc/of-the-image.conf", "/etc/drv-580.conf", unit, drop_in];
     old.files = paths.iter().map(|path| file(path, "[Service]\n", "root", false)).collect();
+    old.files.push(file("/etc/site.key", "hunter2", "root", true));
     old.services = vec![ServiceItem { name: "site".into(), enabled: true, running: true, restart_on: vec![] }];
     run_on(&machine, &old, &cx()).expect("the first stack");
     tree.write("/etc/changed.conf", "by hand\n");
@@ -105,7 +221,7 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
     let look = run_on(&machine, &new, &cx()).expect("a look");
     let mut differ = outcomes(&look, ItemOutcome::Differs);
     differ.sort_unstable();
-    let wanted = ["/etc/site.conf", drop_in, unit].map(|path| format!("file {path}"));
+    let wanted = ["/etc/site.conf", "/etc/site.key", drop_in, unit].map(|path| format!("file {path}"));
     assert_eq!(differ, wanted, "a plan names what leaves");
     let said = look.items.iter().filter(|item| item.after.as_ref().is_some_and(|after| after.starts_with("left: ")));
     let said: Vec<&str> = said.map(|item| item.item.as_str()).collect();
@@ -113,7 +229,15 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
 
     new.dry_run = false;
     let before = tree.text("/var/log/units").len();
-    run_on(&machine, &new, &cx()).expect("the second stack");
+    let done = run_on(&machine, &new, &cx()).expect("the second stack");
+    for report in [look, done] {
+        let told = serde_json::to_string(&report).expect("a report");
+        assert!(told.contains("file /etc/site.key"), "{told}");
+        assert!(
+            !told.contains(&hex::encode(sha2::Sha256::digest("hunter2"))),
+            "a secret that left is still one: {told}"
+        );
+    }
     let left: Vec<&str> = paths.into_iter().filter(|path| tree.path(path).exists()).collect();
     assert_eq!(left, ["/etc/changed.conf", "/etc/of-the-image.conf", "/etc/drv-580.conf"]);
     assert_eq!(&tree.text("/var/log/units")[before..], "disable site.service\ndaemon-reload\n");

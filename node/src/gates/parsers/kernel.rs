@@ -1,4 +1,4 @@
-//! The running kernel: the newest one installed, with the stack's arguments, untainted.
+//! The running kernel: the one that the stack brings, else the newest one installed; with the stack's arguments, untainted.
 
 use muster_core::gates::{Limit, Sample};
 
@@ -21,12 +21,17 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
     let installed = newest_release(database.names()).ok_or("dpkg knows no kernel package to compare with")?;
     let active = command_line(machine).map_err(|failure| failure.message)?;
     let stack = bench.plan.stack.as_ref();
+    let packages = stack.iter().flat_map(|stack| &stack.packages).map(|package| package.name.as_str());
+    // A former one may be wanted again while a newer one is still there, or is the image's own.
+    let brought = newest_release(packages);
+    let expected = brought.as_ref().unwrap_or(&installed);
     let wanted = stack.map(|stack| stack.kernel_args.as_slice()).unwrap_or_default();
     let missing: Vec<&String> = wanted.iter().filter(|argument| !active.contains(*argument)).collect();
 
     let mut reading = Reading::default();
-    if running != installed {
-        reading.notes.push(format!("kernel {running} runs, {installed} is installed"));
+    if running != *expected {
+        let why = if brought.is_some() { "the stack's" } else { "installed" };
+        reading.notes.push(format!("kernel {running} runs, {expected} is {why}"));
     }
     reading.notes.extend(missing.iter().map(|argument| format!("kernel argument {argument} is not active")));
     reading.samples.push(Sample {
@@ -34,7 +39,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Reading, String> {
         entity: String::new(),
         value: Limit::Text(running.clone()),
     });
-    reading.count("kernel.unexpected", usize::from(running != installed));
+    reading.count("kernel.unexpected", usize::from(running != *expected));
     // Without a stack nothing is known about arguments, and nothing is said.
     if stack.is_some() {
         reading.count("kernel.arguments_missing", missing.len());

@@ -243,6 +243,17 @@ fn software_is_held_against_the_stack() {
         told[0].1
     );
     assert!(told[1].1.contains("kernel 6.1.0-39-amd64 runs, 6.1.0-40-amd64 is installed"), "{}", told[1].1);
+
+    // A stack that brings the former kernel is served by it, and no longer by the newer one that is there.
+    write("proc/cmdline", "root=/dev/nvme0n1p2 iommu=pt\n");
+    write("proc/sys/kernel/tainted", "0\n");
+    let packages = &mut plan.stack.as_mut().expect("a stack").packages;
+    let former =
+        muster_core::stacks::LockedPackage { name: "linux-image-6.1.0-39-amd64".into(), ..packages[0].clone() };
+    packages.push(former);
+    assert_eq!(verdicts(&plan)[1].0, Verdict::Pass, "{}", verdicts(&plan)[1].1);
+    write("proc/sys/kernel/osrelease", "6.1.0-40-amd64\n");
+    assert!(verdicts(&plan)[1].1.contains("6.1.0-39-amd64 is the stack's"), "{}", verdicts(&plan)[1].1);
 }
 
 #[test]
