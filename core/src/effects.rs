@@ -1,6 +1,5 @@
 //! What a change costs the machines it reaches: the one place that says so. The API, the console, the CLI and Terraform show its answer.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::images::ImageManifest;
 use crate::lifecycle::state::{State, UnknownWord, Wish, words};
-use crate::stacks::diff::{self, Class};
-use crate::stacks::language::Expectations;
-use crate::stacks::{StackLock, StackSpec};
 
 words! {
     /// From the cheapest to the dearest; of several changes the dearest counts.
@@ -73,71 +69,9 @@ pub fn of_image(before: &ImageManifest, after: &ImageManifest) -> Effect {
     }
 }
 
-/// What it takes to bring a node from one stack to another, by the dearest class of what differs. A driver is loaded anew by a reboot: converge unloads
-/// no module under devices that run.
-pub fn of_stack(before: &StackSpec, after: &StackSpec) -> Effect {
-    // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
-    let words = |stack: &StackSpec| StackSpec {
-        lock: stack.lock.as_ref().map(|lock| StackLock { repositories: Vec::new(), ..lock.clone() }),
-        version: String::new(),
-        bundle: None,
-        selector: None,
-        beside: BTreeMap::new(),
-        known_bad: Vec::new(),
-        expects: Expectations::default(),
-        ..stack.clone()
-    };
-    match diff::class_between(before, after) {
-        Class::Reinstall => Effect::Reinstall,
-        Class::Reboot | Class::DriverReload => Effect::Reboot,
-        Class::ServiceRestart => Effect::InPlace,
-        Class::None if words(before) != words(after) => Effect::InPlace,
-        Class::None => Effect::None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    fn stack(change: &serde_json::Value) -> StackSpec {
-        let mut stack = json!({ "version": "1", "image": "debian-12" });
-        for (member, value) in change.as_object().unwrap() {
-            stack[member] = value.clone();
-        }
-        serde_json::from_value(stack).unwrap()
-    }
-
-    fn locked(name: &str) -> serde_json::Value {
-        let digest = crate::values::Digest::of(b"x");
-        json!({ "image_digest": digest, "arch": "amd64", "packages": [
-            { "name": name, "version": "1", "arch": "amd64", "size": 1, "sha256": digest, "filename": "x.deb" }] })
-    }
-
-    #[test]
-    fn a_stack_costs_what_its_dearest_difference_costs() {
-        let of = |change: serde_json::Value| of_stack(&stack(&json!({})), &stack(&change));
-        assert_eq!(of(json!({})), Effect::None);
-        assert_eq!(of(json!({ "version": "2" })), Effect::None);
-        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::Reboot);
-        assert_eq!(
-            of(json!({ "firmware": [{ "component": "bmc", "version": "2", "class": "none" }] })),
-            Effect::InPlace
-        );
-        assert_eq!(of(json!({ "bios": [{ "attributes": { "Turbo": true } }] })), Effect::Reboot);
-        assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
-        assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
-        assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
-        assert_eq!(of(json!({ "lock": locked("nvidia-driver-580") })), Effect::Reboot);
-        assert_eq!(of(json!({ "lock": locked("nvidia-fabricmanager-580") })), Effect::InPlace);
-        assert_eq!(of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })), Effect::Reboot);
-        assert_eq!(of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })), Effect::Reinstall);
-        assert!(
-            Effect::None < Effect::InPlace && Effect::Reboot < Effect::Reinstall && Effect::Reinstall < Effect::Wipe
-        );
-    }
 
     #[test]
     fn every_wish_says_what_it_does_in_every_state() {

@@ -102,7 +102,7 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
     server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("nothing differs");
     // Under the same version it stays as it is.
     std::fs::write(&path, stack("1", "chrony = \"4.3-2\"")).unwrap();
-    server.muster(&publish).expect(4).says("publish another version");
+    server.muster(&publish).expect(2).says("publish another version");
     std::fs::write(&path, stack("2", "chrony = \"4.3-2\"")).unwrap();
     server.muster(&["stack", "diff", "cpu", &path]).expect(0).says("package chrony");
     // What it would change, and on which nodes, is shown before it is done.
@@ -110,7 +110,7 @@ fn a_locked_stack_is_published_with_its_bundle_and_refused_where_it_cannot_work(
     server.muster(&publish).expect(0).says("stack cpu: none").says("stack cpu 2 published");
     // The first version is what nodes were promised, also after the second.
     std::fs::write(&path, stack("1", "chrony = \"4.4-1\"")).unwrap();
-    server.muster(&publish).expect(4).says("was published before as sha256:");
+    server.muster(&publish).expect(2).says("was published before as sha256:");
     // A module that is built on the node, for a kernel whose headers the image has already, and no lock brings.
     std::fs::write(&path, stack("3", "zfs-dkms = \"2.1.11-1\"")).unwrap();
     server.muster(&publish).expect(0).says("stack cpu 3 published");

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::language::Expectations;
 use super::rules::{book, glob};
-use super::{FileItem, LockedRepository, Part, StackSpec};
-use crate::effects::{self, Effect};
+use super::{FileItem, LockedRepository, Part, StackLock, StackSpec};
+use crate::effects::Effect;
 use crate::firmware::UpdateClass;
 use crate::values::Digest;
 
@@ -75,14 +76,32 @@ pub fn diff(before: &StackSpec, after: &StackSpec) -> StackDiff {
         before_lock: lock(before),
         after_lock: lock(after),
         class: dearest(&differences),
-        effect: effects::of_stack(before, after),
+        effect: effect_of(before, after),
         differences,
     }
 }
 
-/// The dearest class of what differs between two stacks.
-pub fn class_between(before: &StackSpec, after: &StackSpec) -> Class {
-    dearest(&differences(before, after))
+/// What it takes to bring a node from one stack to another, by the dearest class of what differs. A driver is loaded anew by a reboot: converge unloads
+/// no module under devices that run.
+pub fn effect_of(before: &StackSpec, after: &StackSpec) -> Effect {
+    // Whom it is for, what it fits and what it expects are no part of a node; nor is where its packages came from.
+    let words = |stack: &StackSpec| StackSpec {
+        lock: stack.lock.as_ref().map(|lock| StackLock { repositories: Vec::new(), ..lock.clone() }),
+        version: String::new(),
+        bundle: None,
+        selector: None,
+        beside: BTreeMap::new(),
+        known_bad: Vec::new(),
+        expects: Expectations::default(),
+        ..stack.clone()
+    };
+    match dearest(&differences(before, after)) {
+        Class::Reinstall => Effect::Reinstall,
+        Class::Reboot | Class::DriverReload => Effect::Reboot,
+        Class::ServiceRestart => Effect::InPlace,
+        Class::None if words(before) != words(after) => Effect::InPlace,
+        Class::None => Effect::None,
+    }
 }
 
 fn dearest(differences: &[Difference]) -> Class {
@@ -269,6 +288,35 @@ mod tests {
         assert_eq!((told.class, told.effect), (Class::Reboot, Effect::Reboot));
         assert_eq!(diff(&before, &before).differences, []);
         assert_eq!(diff(&before, &stack(json!({ "image": "debian-13" }))).class, Class::Reinstall);
+    }
+
+    fn locked(name: &str) -> serde_json::Value {
+        let digest = crate::values::Digest::of(b"x");
+        json!({ "image_digest": digest, "arch": "amd64", "packages": [
+            { "name": name, "version": "1", "arch": "amd64", "size": 1, "sha256": digest, "filename": "x.deb" }] })
+    }
+
+    #[test]
+    fn a_stack_costs_what_its_dearest_difference_costs() {
+        let of = |change: serde_json::Value| effect_of(&stack(json!({})), &stack(change));
+        assert_eq!(of(json!({})), Effect::None);
+        assert_eq!(of(json!({ "version": "2" })), Effect::None);
+        assert_eq!(of(json!({ "firmware": [{ "component": "bios", "version": "2" }] })), Effect::Reboot);
+        assert_eq!(
+            of(json!({ "firmware": [{ "component": "bmc", "version": "2", "class": "none" }] })),
+            Effect::InPlace
+        );
+        assert_eq!(of(json!({ "bios": [{ "attributes": { "Turbo": true } }] })), Effect::Reboot);
+        assert_eq!(of(json!({ "sysctl": { "vm.swappiness": "1" } })), Effect::InPlace);
+        assert_eq!(of(json!({ "lock": locked("chrony") })), Effect::InPlace);
+        assert_eq!(of(json!({ "lock": locked("linux-image-6.1.0-18-amd64") })), Effect::Reboot);
+        assert_eq!(of(json!({ "lock": locked("nvidia-driver-580") })), Effect::Reboot);
+        assert_eq!(of(json!({ "lock": locked("nvidia-fabricmanager-580") })), Effect::InPlace);
+        assert_eq!(of(json!({ "kernel_args": ["quiet"], "sysctl": { "a": "b" } })), Effect::Reboot);
+        assert_eq!(of(json!({ "image": "debian-13", "kernel_args": ["quiet"] })), Effect::Reinstall);
+        assert!(
+            Effect::None < Effect::InPlace && Effect::Reboot < Effect::Reinstall && Effect::Reinstall < Effect::Wipe
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use muster_api::pools::PoolSpec;
 use muster_core::effects::{self, Effect};
 use muster_core::gates::Suite;
 use muster_core::images::ImageManifest;
-use muster_core::stacks::StackSpec;
+use muster_core::stacks::{StackSpec, diff};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -41,7 +41,7 @@ impl Reach {
         let Some(before) = before else { return Ok(nothing) };
         Ok(match kind {
             "image" => Self::costing(both::<ImageManifest>(before, after).map(|(a, b)| effects::of_image(&a, &b))),
-            "stack" => Self::costing(both::<StackSpec>(before, after).map(|(a, b)| effects::of_stack(&a, &b))),
+            "stack" => Self::costing(both::<StackSpec>(before, after).map(|(a, b)| diff::effect_of(&a, &b))),
             "pool" => match both::<PoolSpec>(before, after) {
                 Some((before, after)) => of_pool(conn, &before, &after).await?,
                 None => nothing,
@@ -91,7 +91,7 @@ async fn of_pool(conn: &mut PgConnection, before: &PoolSpec, after: &PoolSpec) -
     if before.stack != after.stack {
         let old = spec::<StackSpec>(conn, "stack", &before.stack).await?;
         let new = spec::<StackSpec>(conn, "stack", &after.stack).await?;
-        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| effects::of_stack(&old, &new)));
+        effect = effect.max(old.zip(new).map_or(Effect::None, |(old, new)| diff::effect_of(&old, &new)));
     }
     if before.image != after.image {
         let old = spec::<ImageManifest>(conn, "image", &before.image).await?;
