@@ -141,12 +141,7 @@ pub async fn get(conn: &mut PgConnection, node: NodeId) -> Result<EngineNode, Er
                   o2.state AS "out_state?", o2.reason AS "out_reason?", (o2.since > n.entered_at AND o2.seen_at > o2.since) IS TRUE AS "out_steady!",
                   sweep.spec AS "sweep?: Json<Suite>", pool.spec #> '{health,recovery}' AS "policy?: Json<Option<RecoveryPolicy>>",
                   CASE WHEN r.id IS NOT NULL THEN to_jsonb(r) END AS "recovery?: Json<OpenRecovery>",
-                  CASE WHEN r.id IS NOT NULL THEN
-                      (SELECT gate FROM objects o, jsonb_array_elements(o.spec -> 'gates') gate
-                       WHERE o.kind = 'suite' AND o.name IN (pool.spec #>> '{health,sweep}', pool.spec #>> '{health,smoke}')
-                         AND r.signature = 'gate:' || (gate ->> 'id')
-                         AND COALESCE(gate -> 'peer', 'null') = 'null' AND COALESCE(gate -> 'during', 'null') = 'null'
-                       ORDER BY o.name = pool.spec #>> '{health,sweep}' DESC LIMIT 1) END AS "finder: Json<Gate>"
+                  (SELECT finder.gate FROM recovery_finders finder WHERE finder.recovery_id = r.id) AS "finder: Json<Gate>"
            FROM nodes n
            LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL

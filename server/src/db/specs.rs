@@ -69,12 +69,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
                   image.spec AS "image?: Json<ImageManifest>", stack.spec AS "stack?: Json<StackSpec>", suite.spec AS "suite?: Json<Suite>",
                   cluster.name AS "cluster_name?", cluster.spec AS "cluster?: Json<ClusterSpec>",
-                  CASE WHEN r.id IS NOT NULL THEN
-                      (SELECT gate FROM objects o, jsonb_array_elements(o.spec -> 'gates') gate
-                       WHERE o.kind = 'suite' AND o.name IN (pool.spec #>> '{health,sweep}', pool.spec #>> '{health,smoke}')
-                         AND r.signature = 'gate:' || (gate ->> 'id')
-                         AND COALESCE(gate -> 'peer', 'null') = 'null' AND COALESCE(gate -> 'during', 'null') = 'null'
-                       ORDER BY o.name = pool.spec #>> '{health,sweep}' DESC LIMIT 1) END AS "finder: Json<Gate>"
+                  (SELECT finder.gate FROM recovery_finders finder WHERE finder.recovery_id = r.id) AS "finder: Json<Gate>"
            FROM nodes n
            JOIN objects site ON site.id = n.site_id
            LEFT JOIN objects rack ON rack.id = n.rack_id
