@@ -261,6 +261,49 @@ async fn a_run_that_is_stopped_or_out_of_time_gives_everybody_back() {
     }
 }
 
+/// Who waits for a run may ask for the next one: until everybody is given back, its operation goes on.
+#[tokio::test]
+async fn a_run_is_over_when_everybody_is_given_back() {
+    let mut world = serving().await;
+    let id = begin(&world).await;
+    let job = loop {
+        let job = world.until_leased("n1", "slurm_admit").await;
+        if found(&world, &id).await["state"] == "done" {
+            break job;
+        }
+        world.agent.work(&job).await.unwrap();
+    };
+    world.engine().await;
+    let told = operation(&world, &id).await;
+    assert_eq!((told["state"].as_str(), told["done"].as_bool()), (Some("running"), Some(false)), "{told}");
+    let message = told["progress"]["message"].as_str().unwrap();
+    assert_eq!(message, "15 pairs of 6 nodes: nothing to blame; its nodes are given back");
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    let told = operation(&world, &id).await;
+    assert_eq!(
+        (&told["state"], &told["progress"]["message"]),
+        (&json!("succeeded"), &json!("15 pairs of 6 nodes: nothing to blame"))
+    );
+    given_back(&world).await;
+    let again = begin(&world).await;
+    assert_eq!(found(&world, &again).await["ends"].as_array().unwrap().len(), 6, "everybody takes part");
+}
+
+#[tokio::test]
+async fn a_scheduler_that_takes_no_node_back_keeps_no_run_open_for_ever() {
+    let mut world = serving().await;
+    // Asked once a minute, and the run's operation waits for ten.
+    world.fail("n3", "slurm_admit", false, 15);
+    let id = begin(&world).await;
+    world.settle().await;
+    let told = operation(&world, &id).await;
+    assert_eq!(told["state"], "succeeded", "{told}");
+    let message = told["progress"]["message"].as_str().unwrap();
+    assert!(message.ends_with("; 1 not taken back by their scheduler, which is asked on: n3"), "{message}");
+    given_back(&world).await;
+}
+
 #[tokio::test]
 async fn a_protected_node_is_blamed_and_serves_on() {
     let mut world = serving().await;

@@ -56,7 +56,7 @@ pub struct Edge {
 }
 
 /// What a run found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdicts {
     pub ends: Vec<EndVerdict>,
     /// Pairs that failed, by their ends.

@@ -20,12 +20,16 @@ use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::lifecycle::EngineNode;
 use crate::db::pairs::ends::EndRow;
-use crate::db::pairs::runs::OpenRun;
+use crate::db::pairs::runs::{Ended, OpenRun};
 use crate::db::pairs::trials::{Settled, TrialRow};
 use crate::error::Error;
 
 /// Until a scheduler that did not take a node back is asked again.
 const GIVE_BACK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+/// Until a run's operation ends though a scheduler has not taken a node back; it is asked on.
+const GIVEN_BACK_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+/// Names of nodes in such an operation's last word.
+const NAMED: usize = 8;
 /// Characters of what is wrong with one way of a pair.
 const LONGEST_WHY: usize = 600;
 
@@ -94,6 +98,9 @@ async fn step(conn: &mut PgConnection, run: &OpenRun, now: Timestamp) -> Result<
     let ends = db::pairs::ends::list(conn, run.id).await?;
     let trials = db::pairs::trials::list(conn, run.id).await?;
     let state = State { run, ends, trials, now };
+    if let Some(ended) = &run.ended {
+        return state.give_back(conn, ended).await;
+    }
     let leaving: Vec<(&str, String)> = state.ends.iter().filter_map(leaves).collect();
     if !leaving.is_empty() {
         db::pairs::ends::wake(conn, run.id, now).await?;
@@ -280,13 +287,10 @@ impl State<'_> {
         Ok(true)
     }
 
-    /// Ends the run: verdicts, blame, and everybody's turn.
+    /// Ends the measurements: verdicts, blame, and everybody's turn.
     async fn finish(&self, conn: &mut PgConnection, how: &'static str) -> Result<bool, Error> {
-        let (run, now) = (self.run, self.now);
-        let measured = self.measured();
-        let names: Vec<String> = measured.iter().map(|end| end.name.clone()).collect();
+        let (run, now, names) = (self.run, self.now, self.names());
         let found = verdicts(names.len(), &Limits::of(names.len()), &self.rounds());
-        let sentences = found.sentences(&names);
         db::pairs::ends::wake(conn, run.id, now).await?;
         // Whoever stopped a run has it in hand: what it found is shown, and nothing is done about it.
         if how != "stopped" {
@@ -294,26 +298,55 @@ impl State<'_> {
         }
         db::pairs::runs::end(conn, run.id, how, &found, now).await?;
         db::pairs::ends::let_go(conn, run.id, now).await?;
-        let count = self.trials.len();
+        let told = self.told(how, &found);
+        db::operations::run(conn, run.id, &format!("{told}; its nodes are given back"), now).await?;
+        let summary = format!("pairs of {}: {told}", run.pool_name);
+        let event = NewEvent::new(now, "muster", "pairs.ended", summary).about(run.pool).under(Some(run.id));
+        let (count, sentences) = (self.trials.len(), found.sentences(&names));
+        let detail =
+            json!({ "pool": run.pool_name, "ended": how, "nodes": names, "pairs": count, "findings": sentences });
+        db::events::insert(conn, event.with(detail)).await?;
+        Ok(true)
+    }
+
+    /// Ends the operation once nobody is held any more: who waited for it may ask for the next run. A scheduler that takes no node back keeps it open for
+    /// a bounded time.
+    async fn give_back(&self, conn: &mut PgConnection, ended: &Ended) -> Result<bool, Error> {
+        let held: Vec<&str> = self.ends.iter().filter(|end| !end.back).map(|end| end.name.as_str()).collect();
+        if !held.is_empty() && self.now < ended.at + GIVEN_BACK_WITHIN {
+            return Ok(false);
+        }
+        let state = match ended.how.as_str() {
+            "done" => "succeeded",
+            "stopped" => "cancelled",
+            _ => "failed",
+        };
+        let mut told = self.told(&ended.how, &ended.verdicts);
+        if !held.is_empty() {
+            let named = held[..held.len().min(NAMED)].join(", ");
+            told = format!("{told}; {} not taken back by their scheduler, which is asked on: {named}", held.len());
+        }
+        db::operations::end(conn, self.run.id, state, &told, self.now).await?;
+        db::pairs::runs::close(conn, self.run.id, self.now).await?;
+        Ok(true)
+    }
+
+    /// What came of the run, in a sentence.
+    fn told(&self, how: &str, found: &Verdicts) -> String {
+        let (count, names) = (self.trials.len(), self.names());
+        let sentences = found.sentences(&names);
         let told = match (how, sentences.is_empty()) {
             ("too_few", _) => "fewer than two idle nodes could be held: pool pairs shows why".to_owned(),
             (_, true) if count == 0 => "nothing was measured".to_owned(),
             (_, true) => format!("{count} pairs of {} nodes: nothing to blame", names.len()),
             (_, false) => sentences.join("; "),
         };
-        let state = match how {
-            "done" => "succeeded",
-            "stopped" => "cancelled",
-            _ => "failed",
-        };
-        let told = if how == "overdue" { format!("its time was over; {told}") } else { told };
-        db::operations::end(conn, run.id, state, &cut(&told), now).await?;
-        let summary = format!("pairs of {}: {}", run.pool_name, cut(&told));
-        let event = NewEvent::new(now, "muster", "pairs.ended", summary).about(run.pool).under(Some(run.id));
-        let detail =
-            json!({ "pool": run.pool_name, "ended": how, "nodes": names, "pairs": count, "findings": sentences });
-        db::events::insert(conn, event.with(detail)).await?;
-        Ok(true)
+        cut(&if how == "overdue" { format!("its time was over; {told}") } else { told })
+    }
+
+    /// Of the nodes that are measured, by position.
+    fn names(&self) -> Vec<String> {
+        self.measured().iter().map(|end| end.name.clone()).collect()
     }
 
     /// Hands each blamed end to its own next turn, with the gate and the sentence. A blamed edge is only shown.

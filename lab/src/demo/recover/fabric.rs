@@ -48,11 +48,6 @@ async fn all_is_well(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         let rdma = way.results.iter().find(|result| result.gate == RDMA).context("RDMA was not measured")?;
         ensure!(rdma.verdict == Verdict::Pass, "{} to {}: {}", way.from, way.to, rdma.reason);
     }
-    given_back(cast, &run).await
-}
-
-/// Who took part serves again: until then nobody may ask them for another run.
-async fn given_back(cast: &mut Cast<'_>, run: &PairRun) -> anyhow::Result<()> {
     for end in &run.ends {
         cast.serves(&end.node).await?;
     }
@@ -76,8 +71,7 @@ async fn a_slow_path(cast: &mut Cast<'_>) -> anyhow::Result<()> {
         "{pairs:?}"
     );
     ensure!(run.ends.iter().all(|end| end.verdict == "good"), "an end is blamed for the path: {:?}", run.ends);
-    cast.veteran(one)?.run(&[&format!("tc qdisc del dev {CARD} root")]).await?;
-    given_back(cast, &run).await
+    cast.veteran(one)?.run(&[&format!("tc qdisc del dev {CARD} root")]).await.map(drop)
 }
 
 async fn a_slow_machine(cast: &mut Cast<'_>) -> anyhow::Result<()> {

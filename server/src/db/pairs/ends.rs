@@ -124,6 +124,8 @@ pub struct EndRow {
     pub failure: Option<String>,
     /// Somebody asked to stop what it works on.
     pub stop: bool,
+    /// Nothing of the run is left to be done with it.
+    pub back: bool,
     pub profile: Option<Json<HardwareProfile>>,
 }
 
@@ -136,7 +138,7 @@ pub async fn list(conn: &mut PgConnection, run: OperationId) -> Result<Vec<EndRo
         EndRow,
         r#"SELECT e.name, e.node_id AS "node: NodeId", e.position, e.left_out, e.blamed, hold.state AS "hold?",
                   hold.failure ->> 'message' AS failure, COALESCE(o.cancel_asked_at IS NOT NULL, false) AS "stop!",
-                  profile.spec AS "profile?: Json<HardwareProfile>"
+                  (e.back_at IS NOT NULL OR e.node_id IS NULL) AS "back!", profile.spec AS "profile?: Json<HardwareProfile>"
            FROM pair_ends e LEFT JOIN nodes n ON n.id = e.node_id LEFT JOIN objects profile ON profile.id = n.profile_id
            LEFT JOIN operations o ON o.id = n.operation_id AND o.finished_at IS NULL
            LEFT JOIN jobs hold ON hold.id = e.hold_job

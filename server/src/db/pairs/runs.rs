@@ -49,7 +49,7 @@ pub async fn insert(conn: &mut PgConnection, run: &NewRun<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// A run that is under way.
+/// A run that is under way, or whose nodes are not all given back.
 #[derive(Clone, Debug)]
 pub struct OpenRun {
     pub id: OperationId,
@@ -59,18 +59,28 @@ pub struct OpenRun {
     pub deadline_at: Timestamp,
     /// Somebody asked to stop it.
     pub stop: bool,
+    /// Nothing of it is measured any more.
+    pub ended: Option<Ended>,
 }
 
-/// Locks the next run that is under way, by id, skipping those that another replica has in hand.
+/// How measuring ended, and what it found.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub how: String,
+    pub at: Timestamp,
+    pub verdicts: Verdicts,
+}
+
+/// Locks the next run that has something left to do, by id, skipping those that another replica has in hand.
 ///
 /// # Errors
-/// When the database fails, or its suite cannot be read any more.
+/// When the database fails, or its suite or verdicts cannot be read any more.
 pub async fn lock_open(conn: &mut PgConnection, after: OperationId) -> Result<Option<OpenRun>, Error> {
     let row = sqlx::query!(
         r#"SELECT r.id AS "id: OperationId", r.pool_id AS "pool: ObjectId", pool.name AS pool_name, r.suite AS "suite: Json<Suite>",
-                  r.deadline_at, o.cancel_asked_at IS NOT NULL AS "stop!"
+                  r.deadline_at, o.cancel_asked_at IS NOT NULL AS "stop!", r.ended, r.ended_at, r.verdicts AS "verdicts: Json<Verdicts>"
            FROM pair_runs r JOIN objects pool ON pool.id = r.pool_id JOIN operations o ON o.id = r.id
-           WHERE r.ended_at IS NULL AND r.id > $1 ORDER BY r.id LIMIT 1 FOR UPDATE OF r SKIP LOCKED"#,
+           WHERE r.closed_at IS NULL AND r.id > $1 ORDER BY r.id LIMIT 1 FOR UPDATE OF r SKIP LOCKED"#,
         after as OperationId,
     )
     .fetch_optional(conn)
@@ -82,10 +92,26 @@ pub async fn lock_open(conn: &mut PgConnection, after: OperationId) -> Result<Op
         suite: row.suite.0,
         deadline_at: row.deadline_at.to_jiff(),
         stop: row.stop,
+        ended: row.ended.zip(row.ended_at).map(|(how, at)| Ended {
+            how,
+            at: at.to_jiff(),
+            verdicts: row.verdicts.map(|json| json.0).unwrap_or_default(),
+        }),
     }))
 }
 
-/// Ends a run. The caller holds its row.
+/// Nothing is left to be done for a run. The caller holds its row.
+///
+/// # Errors
+/// When the database fails.
+pub async fn close(conn: &mut PgConnection, run: OperationId, now: Timestamp) -> Result<(), Error> {
+    sqlx::query!("UPDATE pair_runs SET closed_at = $2 WHERE id = $1", run as OperationId, now.to_sqlx() as _)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// Ends a run's measurements. The caller holds its row.
 ///
 /// # Errors
 /// When the database fails.
