@@ -249,10 +249,23 @@ fn run_all(plan: &GatePlan, within: Duration, said: &mpsc::Sender<Said>) {
             return;
         }
         let bench = gates::Bench { machine: Machine::host(), plan: &one, facts: &facts, cx: &cx, shared: &shared };
+        let settles = plan_gate(plan, at).map_or(0, |gate| gate.settle_s);
         let results = gates::run_on(&bench).unwrap_or_default();
+        let results = results.into_iter().map(|result| settled(result, settles, up_s())).collect();
         if said.send(Said::Ended(results, shared.looks())).is_err() {
             return;
         }
+    }
+}
+
+/// Nobody waits here for what settles after a boot: until then, what was missed is no answer.
+fn settled(result: GateResult, settles_s: u64, up_s: Option<u64>) -> GateResult {
+    match up_s.filter(|up_s| *up_s < settles_s && result.verdict == Verdict::Fail) {
+        Some(up_s) => {
+            let reason = format!("{}; {up_s} s after its boot, of {settles_s} in which it may settle", result.reason);
+            GateResult { verdict: Verdict::Error, reason, ..result }
+        }
+        None => result,
     }
 }
 
@@ -264,8 +277,7 @@ fn hangs(gate: &Gate, running: Duration) -> bool {
 /// The plan for one gate of the suite, in the order of their stages, with no more time than is left.
 fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
     let mut one = plan.clone();
-    one.suite.gates.sort_by_key(|gate| gate.stage);
-    one.suite.gates = one.suite.gates.into_iter().skip(at).take(1).collect();
+    one.suite.gates = plan_gate(plan, at).into_iter().collect();
     for gate in &mut one.suite.gates {
         // Its own time ends before ours: what hangs is then found out as what it is.
         let ours = left.as_secs().saturating_sub(1).max(1);
@@ -275,9 +287,16 @@ fn one_gate(plan: &GatePlan, at: usize, left: Duration) -> GatePlan {
                 gate.on_timeout = OnTimeout::Error;
             }
         }
-        gate.retries = 0;
+        (gate.retries, gate.settle_s) = (0, 0);
     }
     one
+}
+
+/// One gate of the suite, by its place in the order of stages.
+fn plan_gate(plan: &GatePlan, at: usize) -> Option<Gate> {
+    let mut gates: Vec<&Gate> = plan.suite.gates.iter().collect();
+    gates.sort_by_key(|gate| gate.stage);
+    gates.get(at).map(|gate| (*gate).clone())
 }
 
 /// Whether a waiver counts in place of a gate's verdict at this moment. One whose end is not known is none.

@@ -131,6 +131,15 @@ fn a_node_is_unfit_for_what_was_measured_and_for_nothing_else() {
     node.answers(SAT, MISSED);
     let (code, said) = node.health(&[]);
     assert!(code == 1 && said.starts_with("fail: gate memory: memory.bandwidth"), "{code} {said}");
+    // Not up for as long as its gate gives it.
+    let answer = node.path().join("answer");
+    node.asked(&["cat", answer.to_str().unwrap()], MISSED, "settle_s = 300\n");
+    node.up(299);
+    let (code, said) = node.health(&[]);
+    assert!(code == 0 && said.contains("299 s after its boot, of 300 in which it may settle"), "{code} {said}");
+    assert_eq!(node.health(&["--strict"]).0, 1);
+    node.up(300);
+    assert_eq!(node.health(&[]).0, 1);
     // A tool that crashed, or is not there.
     node.answers("", REACHED);
     assert_eq!((node.health(&[]).0, node.health(&["--strict"]).0), (0, 1));

@@ -201,6 +201,12 @@ fn gate_lines(id: &str, suites: &[(&str, Suite)], profiles: &[(&str, HardwarePro
     if let Some(window_s) = gate.window_s {
         lines.push(field("twice", &format!("{window_s} s apart: what grew meanwhile is held against the limits")));
     }
+    if gate.settle_s > 0 {
+        lines.push(field(
+            "settles",
+            &format!("until {} s after a boot what is missed is measured again", gate.settle_s),
+        ));
+    }
     lines.push(field("at most", &format!("{} s, {} again after an error", gate.timeout_s, gate.retries)));
     if let Some(parser) = Parser::find(&gate.parser) {
         let state =

@@ -23,6 +23,12 @@ impl Suite {
         self.gates.extend(finder.filter(|finder| !finder.shadow && self.gates.iter().all(|gate| gate.id != finder.id)));
         self
     }
+
+    /// Seconds that its gates may take, one after the other; those named alone, where any are.
+    pub fn longest_s(&self, only: &[String]) -> u64 {
+        let asked = |gate: &&Gate| only.is_empty() || only.contains(&gate.id);
+        self.gates.iter().filter(asked).map(Gate::longest_s).sum()
+    }
 }
 
 /// Order in which gates run; a stage starts when the one before it has no gate that blocks.
@@ -86,6 +92,10 @@ pub struct Gate {
     /// nobody knows when; at most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_s: Option<u64>,
+    /// Seconds after a boot in which what misses may only not be up yet: it is measured again until it holds, and counts as it is when they are over.
+    /// For links that train, fabrics that form, units that start; at most 900.
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    pub settle_s: u64,
     /// Looked at again and again while the tools of other gates load the machine, instead of once by itself: the worst look counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during: Option<During>,
@@ -165,7 +175,17 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
+fn is_none_of_it(seconds: &u64) -> bool {
+    *seconds == 0
+}
+
 impl Gate {
+    /// Seconds that it may take by its own word: every run that it is allowed, its window, and the time to settle.
+    pub fn longest_s(&self) -> u64 {
+        let once = self.window_s.map_or(self.timeout_s, |window| 2 * self.timeout_s + window);
+        once * (u64::from(self.retries) + 1) + self.settle_s
+    }
+
     /// What its verdict counts for on nodes of a model: as the profile says, else as it says itself.
     pub fn mode(&self, profile: Option<&HardwareProfile>) -> Mode {
         match profile.and_then(|profile| profile.gates.get(&self.id)) {

@@ -17,6 +17,8 @@ const TIMEOUT_MAX_S: u64 = 7 * 24 * 3600;
 pub const RETRIES_MAX: u32 = 3;
 /// Longest time between the two runs of a gate that looks at what grew: other gates wait meanwhile.
 const WINDOW_MAX_S: u64 = 3600;
+/// Longest time after a boot in which something may still be on its way: what takes longer does not come up.
+const SETTLE_MAX_S: u64 = 900;
 /// Units of counters that only grow.
 const GROWING: [&str; 5] = ["errors", "events", "packets", "replays", "ticks"];
 /// Units of what a machine may have none of: for everything else, nothing is a limit that everything keeps.
@@ -157,6 +159,12 @@ fn lint_running(gate: &Gate, problems: &mut Vec<String>) {
         "what loads or writes needs a drained node".into(),
     );
     check(gpu && !gate.needs.contains(&Need::GpusIdle), "what loads GPUs needs them idle".into());
+    check(gate.settle_s > SETTLE_MAX_S, format!("what is not up {SETTLE_MAX_S} seconds after a boot does not come up"));
+    let looks = gate.effects.is_empty() && gate.during.is_none() && gate.peer.is_none();
+    check(
+        gate.settle_s > 0 && !looks,
+        "only what is looked at may settle: no load, no peer, not during another".into(),
+    );
     for unknown in gate.checks.iter().filter(|id| CHECKS.iter().all(|check| check.id != id.as_str())) {
         check(true, format!("there is no check {unknown:?}"));
     }

@@ -5,6 +5,8 @@ use super::words::{VARIABLES, starts_shell, variables_of};
 
 /// Longest that a listener may take until it listens, in seconds.
 const READY_MAX_S: u64 = 60;
+/// After an error, with a new listener: a tool that errs twice has no answer.
+const RETRIES_MAX: u32 = 1;
 /// An hour: two nodes do nothing else meanwhile.
 const TIMEOUT_MAX_S: u64 = 3600;
 
@@ -42,6 +44,9 @@ pub(super) fn lint_pair(gate: &Gate, problems: &mut Vec<String>) {
     check(peer.says.as_ref().is_some_and(|sign| sign.trim().is_empty()), "says of the peer is empty");
     check(gate.timeout_s > TIMEOUT_MAX_S, "a pair is kept from everything else for an hour at most");
     check(gate.each.is_some(), "a pair gate runs once, not for each disk");
-    check(gate.retries > 0, "a pair gate has no retries: the run measures again, with another partner");
+    check(
+        gate.retries > RETRIES_MAX,
+        "a pair gate is run again once at most: the run measures again, with another partner",
+    );
     check(!gate.effects.contains(&SideEffect::NetworkLoad), "a pair gate has the effect network_load");
 }

@@ -58,7 +58,7 @@ pub struct GateResult {
     pub measured: Vec<Measured>,
     pub started_at: Timestamp,
     pub duration_ms: u64,
-    /// Why it was run again: the reasons of the errors before this verdict, oldest first.
+    /// Why it was run again: the reasons of the errors before this verdict, and of what was missed while it was settling, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<String>,
     /// The waiver that counts in its place. Written by the server alone; the verdict stays what it was.

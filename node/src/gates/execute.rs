@@ -16,6 +16,7 @@ use muster_core::wire::node::{Failure, GatePlan};
 use super::parsers::{self, Answer, Reading};
 use super::scratch::Scratch;
 use super::{Bench, during, kernel_log, needs, window};
+use crate::converge::machine::Machine;
 use crate::failure::fatal;
 use crate::files;
 use crate::job::JobContext;
@@ -23,6 +24,10 @@ use crate::tool::{self, Call, Finished, ToolError};
 
 /// Kept of each stream as evidence, in bytes, from its end.
 const EVIDENCE_MAX: usize = 64 << 10;
+/// Between two looks at what settles after a boot.
+const SETTLE_EVERY: Duration = Duration::from_secs(3);
+/// Reasons that are kept of runs before the one that counts.
+const FORMER_MAX: usize = 10;
 
 /// Why there is nothing to hold against the criteria.
 pub(super) enum Stop {
@@ -43,24 +48,54 @@ pub(super) enum Stop {
 pub(super) fn execute(gate: &Gate, bench: &Bench<'_>) -> Result<GateResult, Failure> {
     let (started_at, started) = (bench.cx.clock().now(), Instant::now());
     let from_us = kernel_log::now_us(&bench.machine);
-    let mut former = Vec::new();
+    let (mut former, mut errors) = (Vec::new(), 0);
     let (assessment, mut evidence) = loop {
         let (assessment, evidence, lasting) = attempt(gate, bench)?;
         if !gate.effects.is_empty() || assessment.verdict == Verdict::Error {
             bench.shared.forget();
         }
-        let again = assessment.verdict == Verdict::Error && !lasting && former.len() < gate.retries as usize;
-        if !again {
+        let settles = !lasting && settling(gate, &assessment, &bench.machine).is_some();
+        // What listens for a pair gate is gone with the first run: whoever started both ends runs both again.
+        let retries = if gate.peer.is_some() { 0 } else { gate.retries };
+        let errs = assessment.verdict == Verdict::Error && !lasting && errors < retries;
+        if !(settles || errs) {
             break (assessment, evidence);
         }
         bench.cx.log(&format!("{}: run again after: {}", gate.id, assessment.reason));
-        former.push(assessment.reason);
+        if settles {
+            bench.shared.forget();
+            match window::wait(bench.cx, SETTLE_EVERY) {
+                Ok(()) => {}
+                Err(window::Ended::Deadline) => break (unsettled(gate, assessment, &bench.machine), evidence),
+                Err(window::Ended::Cancelled) => {
+                    return Err(fatal("cancelled", format!("the job was cancelled while gate {} settled", gate.id)));
+                }
+            }
+        } else {
+            errors += 1;
+        }
+        if former.last() != Some(&assessment.reason) && former.len() < FORMER_MAX {
+            former.push(assessment.reason);
+        }
     };
     let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     evidence.kernel_log = kernel_log::since(&bench.machine, from_us);
     let Assessment { verdict, reason, measured } = assessment;
     let ended = result(gate, bench, verdict, reason);
     Ok(GateResult { measured, started_at, duration_ms, former, evidence: evidence.sealed(), ..ended })
+}
+
+/// Seconds since the boot, where what a gate missed may only not be up yet.
+fn settling(gate: &Gate, assessment: &Assessment, machine: &Machine) -> Option<u64> {
+    let up_s = kernel_log::now_us(machine)? / 1_000_000;
+    (matches!(assessment.verdict, Verdict::Fail | Verdict::Error) && up_s < gate.settle_s).then_some(up_s)
+}
+
+/// What was missed while it was settling, and there was no time to wait for it: no answer.
+fn unsettled(gate: &Gate, assessment: Assessment, machine: &Machine) -> Assessment {
+    let Some(up_s) = settling(gate, &assessment, machine) else { return assessment };
+    let reason = format!("{}; {up_s} s after its boot, of {} in which it may settle", assessment.reason, gate.settle_s);
+    Assessment { verdict: Verdict::Error, reason, ..assessment }
 }
 
 /// Once: the verdict, what is kept of it, and whether another time can only end the same.

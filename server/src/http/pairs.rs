@@ -9,7 +9,7 @@ use muster_api::operations::Operation;
 use muster_api::pairs::{DEFAULT_MOST, DEFAULT_WITHIN_S, MOST, MeasuredPair, MeasuredWay, PairEnd, PairRun, RunPairs};
 use muster_api::problem::Problem;
 use muster_core::fabric::{EdgeVerdict, EndVerdict, Verdicts};
-use muster_core::gates::Suite;
+use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{NodeId, ObjectId, OperationId};
 use muster_core::lifecycle::state::State as NodeState;
 use muster_core::lifecycle::steps::Step;
@@ -180,8 +180,9 @@ async fn suite_of(conn: &mut PgConnection, name: &str) -> Result<Suite, Error> {
             format!("{name} has no gate with a peer: nothing in it is measured between two nodes."),
         ));
     }
-    let once: u64 =
-        suite.gates.iter().map(|gate| gate.timeout_s + gate.peer.as_ref().map_or(0, |peer| peer.ready_s)).sum();
+    let runs = |gate: &Gate| u64::from(gate.retries) + 1;
+    let longest = |gate: &Gate| (gate.timeout_s + gate.peer.as_ref().map_or(0, |peer| peer.ready_s)) * runs(gate);
+    let once: u64 = suite.gates.iter().map(longest).sum();
     if once * 2 + MARGIN_S > Step::Pair.timeout_s() {
         let detail = format!("One pair could take {} s, and has {} s.", once * 2 + MARGIN_S, Step::Pair.timeout_s());
         return Err(wrong("too_long", detail));

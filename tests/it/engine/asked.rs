@@ -179,6 +179,29 @@ async fn each_run_of_gates_is_a_job_of_its_own_and_its_record_stays() {
     world.check().await;
 }
 
+/// An hour of burning in and three of DCGM's longest level are more than a step's usual time.
+#[tokio::test]
+async fn a_long_suite_has_the_time_that_its_gates_ask_for() {
+    let mut world = in_maintenance().await;
+    let mut deep = fleet::suite();
+    deep["spec"]["name"] = json!("deep");
+    let mut gates = deep["spec"]["gates"].as_array().unwrap().clone();
+    gates[0]["timeout_s"] = json!(3 * 3600);
+    gates[0]["retries"] = json!(1);
+    deep["spec"]["gates"] = json!(gates);
+    world.admin.put("/v1/suites/deep", &deep).await.expect(201);
+    world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({ "suite": "deep" })).await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert!(job.timeout_s > 6 * 3600, "{} s", job.timeout_s);
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+    world.admin.post("/v1/nodes/n1/actions/run-gates", &json!({ "suite": "smoke" })).await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert_eq!(job.timeout_s, 2 * 3600, "a short one has its step's time");
+    world.agent.work(&job).await.unwrap();
+    world.settle().await;
+}
+
 #[tokio::test]
 async fn gates_of_a_free_node_run_in_the_live_image_and_it_is_off_again() {
     for ends in ["well", "badly", "stopped"] {

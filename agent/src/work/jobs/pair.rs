@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use muster_core::gates::{Evidence, Gate, GateResult, Mode, Verdict};
+use muster_core::values::Digest;
 use muster_core::wire::PROTOCOL;
 use muster_core::wire::agent::JobResult;
 use muster_core::wire::node::{Failure, GatePlan};
@@ -71,18 +72,38 @@ async fn way(context: &JobContext, asks: &At<'_>, listens: &At<'_>) -> Result<Pa
     let (mut results, mut fingerprint) = (Vec::new(), None);
     for gate in asks.end.plan.suite.gates.iter().filter(|gate| gate.peer.is_some()) {
         context.voice.waiting_for(format!("{} to {}: {}", asks.end.name, listens.end.name, gate.title));
-        match measure(context, gate, asks, listens).await {
-            Ok(answer) => {
-                fingerprint = Some(answer.fingerprint);
-                results.extend(answer.results);
-            }
-            // A connection that broke says nothing of any gate.
-            Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => return Err(failure),
-            Err(failure) => results.push(unmeasured(context, gate, &asks.end.plan, failure)),
-        }
+        let mut former = Vec::new();
+        let ended = loop {
+            let (ended, of_now) = once(context, gate, asks, listens).await?;
+            fingerprint = of_now.or(fingerprint);
+            let Some(why) = erred(&ended).filter(|_| former.len() < gate.retries as usize) else { break ended };
+            context.voice.log(format!("{}: run again after: {why}", gate.id));
+            former.push(why);
+        };
+        results.extend(ended.into_iter().map(|result| GateResult { former: former.clone(), ..result }));
     }
     context.voice.moving();
     Ok(PairWay { from: asks.end.node, to: listens.end.node, results, fingerprint })
+}
+
+/// One run of a gate, and the fingerprint of the hardware that asked.
+async fn once(
+    context: &JobContext,
+    gate: &Gate,
+    asks: &At<'_>,
+    listens: &At<'_>,
+) -> Result<(Vec<GateResult>, Option<Digest>), Failure> {
+    match measure(context, gate, asks, listens).await {
+        Ok(answer) => Ok((answer.results, Some(answer.fingerprint))),
+        // A connection that broke says nothing of any gate.
+        Err(failure) if failure.code.starts_with("ssh_") && failure.code != "ssh_exit" => Err(failure),
+        Err(failure) => Ok((vec![unmeasured(context, gate, &asks.end.plan, failure)], None)),
+    }
+}
+
+/// Why a run had no answer.
+fn erred(results: &[GateResult]) -> Option<String> {
+    results.iter().find(|result| result.verdict == Verdict::Error).map(|result| result.reason.clone())
 }
 
 /// One gate, one way. The listener is gone before this ends, however it ends, unless the whole job is dropped: then its connection is.

@@ -41,6 +41,11 @@ case "$SSH_ORIGINAL_COMMAND" in
     ;;
 "exec "*" pair ask -")
     cat >> "$NODE/asks"
+    if [ -e "$NODE/first" ]; then
+        cat "$NODE/first"
+        rm "$NODE/first"
+        exit 0
+    fi
     exec cat "$NODE/answer"
     ;;
 *) exit 2 ;;
@@ -51,14 +56,17 @@ fn node(verdict: &str) -> Sshd {
     let sshd = Sshd::start(SCRIPT);
     let version = Version { protocol: 1, version: "0".into(), digest: Digest::of(b"muster-node") };
     sshd.write("version", &serde_json::to_string(&version).unwrap());
+    sshd.write("answer", &answer(verdict));
+    sshd
+}
+
+fn answer(verdict: &str) -> String {
     let result = json!({
         "gate": "iperf3-pair", "title": "T", "stage": "pair", "required": true, "verdict": verdict, "reason": "measured", "measured": [],
         "started_at": "2026-01-01T00:00:00Z", "duration_ms": 1,
         "evidence": { "argv": [], "exit": 0, "stdout": "", "stderr": "", "versions": {} },
     });
-    let answer = json!({ "results": [result], "fingerprint": Digest::of(b"hardware") });
-    sshd.write("answer", &answer.to_string());
-    sshd
+    json!({ "results": [result], "fingerprint": Digest::of(b"hardware") }).to_string()
 }
 
 fn end(sshd: &Sshd, name: &str, other: &str, required: bool) -> PairEnd {
@@ -123,6 +131,22 @@ async fn each_end_listens_once_asks_once_and_is_left_alone() {
         assert_eq!((word(&served[0], "pair_port"), word(&asked[0], "pair_port")), (None, Some("30127".into())));
         assert_eq!(word(&asked[0], "peer_address").as_deref(), Some(peer));
         assert_eq!(asked[0].plan.only, ["iperf3-pair"]);
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_measured_again_with_a_new_listener_as_often_as_the_gate_says() {
+    for (retries, verdict, runs) in [(0, Verdict::Error, 1), (1, Verdict::Pass, 2)] {
+        let (one, other) = (node("pass"), node("fail"));
+        one.write("first", &answer("error"));
+        let mut ends = [end(&one, "n1", "10.0.0.2", true), end(&other, "n2", "10.0.0.1", true)];
+        ends.iter_mut().for_each(|end| end.plan.suite.gates[0].retries = retries);
+        let ways = run(ends).await.unwrap();
+        let result = &ways[0].results[0];
+        assert_eq!((result.verdict, result.former.len() + 1), (verdict, runs));
+        assert_eq!((said(&other, "served").len(), said(&one, "asks").len()), (runs, runs));
+        // What was measured and missed stays so.
+        assert_eq!((ways[1].results[0].verdict, said(&other, "asks").len()), (Verdict::Fail, 1));
     }
 }
 

@@ -81,6 +81,11 @@ const NVIDIA_SMI: &[Metric] = &[
     // `Completed` and `Success` once the fabric manager has set it up.
     each(GPU, "gpu.fabric_state", TEXT),
     each(GPU, "gpu.fabric_status", TEXT),
+    // Of a fabric that is larger than the board: `Healthy` and `Full`; a route to another GPU that is lost, or being found anew after a timeout.
+    each(GPU, "gpu.fabric_health", TEXT),
+    each(GPU, "gpu.fabric_bandwidth", TEXT),
+    each(GPU, "gpu.fabric_route_unhealthy", "flags"),
+    each(GPU, "gpu.fabric_access_recovery", "flags"),
 ];
 
 /// `dcgmi diag -j`: one result is one test on one entity (a GPU, or the node).

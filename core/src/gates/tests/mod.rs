@@ -142,7 +142,7 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
     assert_eq!(lint(&sound(vec![write_gate()])), Vec::<String>::new());
     assert!(!lint(&sound(vec![])).is_empty());
     type Break = (&'static str, fn(&mut Gate));
-    let breaks: [Break; 33] = [
+    let breaks: [Break; 35] = [
         ("no timeout", |gate| gate.timeout_s = 0),
         ("more than a week", |gate| gate.timeout_s = u64::MAX),
         ("no criteria", |gate| gate.criteria.clear()),
@@ -189,6 +189,12 @@ fn the_linter_names_every_way_to_pass_without_measuring() {
         }),
         ("a window is 1 to 3600 seconds", |gate| gate.window_s = Some(0)),
         ("count is neither", |gate| gate.count = Some(">=0".into())),
+        ("what is not up 900 seconds after a boot", |gate| gate.settle_s = 901),
+        ("only what is looked at may settle", |gate| {
+            gate.settle_s = 300;
+            gate.effects = vec![SideEffect::CpuLoad];
+            gate.needs = vec![Need::Drained];
+        }),
         ("nothing grows within the window", |gate| gate.window_s = Some(60)),
     ];
     for (problem, break_it) in breaks {

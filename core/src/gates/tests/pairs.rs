@@ -42,7 +42,7 @@ fn the_linter_refuses_two_ends_that_could_miss_each_other() {
         ("says of the peer is empty", |gate| peer(gate).says = Some(" ".into())),
         ("for an hour at most", |gate| gate.timeout_s = 3601),
         ("runs once, not for each disk", |gate| gate.each = Some(Each::Disks)),
-        ("a pair gate has no retries", |gate| gate.retries = 1),
+        ("run again once at most", |gate| gate.retries = 2),
         ("has the effect network_load", |gate| gate.effects = vec![SideEffect::CpuLoad]),
         ("needs a drained node", |gate| gate.needs.clear()),
         ("no `peer` listens there", |gate| gate.peer = None),

@@ -20,6 +20,7 @@ fn suite() -> Suite {
         keep: vec![],
         timeout_s: 1,
         window_s: None,
+        settle_s: 0,
         during: None,
         parser: "facts".into(),
         count: None,

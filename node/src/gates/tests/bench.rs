@@ -57,6 +57,24 @@ pub(super) fn run(plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Fai
 }
 
 pub(super) fn run_in(folder: &std::path::Path, plan: &GatePlan, facts: &Facts) -> Result<Vec<GateResult>, Failure> {
-    let cx = JobContext::foreground(Duration::from_secs(60));
+    run_for(folder, plan, facts, Duration::from_secs(60))
+}
+
+/// As a job that has so much time.
+pub(super) fn run_within(
+    folder: &std::path::Path,
+    plan: &GatePlan,
+    within: Duration,
+) -> Result<Vec<GateResult>, Failure> {
+    run_for(folder, plan, &Facts::default(), within)
+}
+
+fn run_for(
+    folder: &std::path::Path,
+    plan: &GatePlan,
+    facts: &Facts,
+    within: Duration,
+) -> Result<Vec<GateResult>, Failure> {
+    let cx = JobContext::foreground(within);
     run_on(&Bench { machine: Machine::at(folder), plan, facts, cx: &cx, shared: &Shared::default() })
 }

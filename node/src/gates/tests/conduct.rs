@@ -2,11 +2,12 @@
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::time::Duration;
 
 use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Limit, Need, Verdict};
 
-use super::bench::{gate, plan, run_in};
+use super::bench::{gate, plan, run_in, run_within};
 
 const SAT: &str = include_str!("../../../fixtures/stressapptest-1.0.6.txt");
 
@@ -89,6 +90,47 @@ fn an_error_is_tried_again_as_often_as_the_gate_says_and_a_failure_never() {
     assert_eq!((failed.verdict, failed.former.len()), (Verdict::Fail, 0), "what was measured stays measured");
     let missing = only(folder.path(), Gate { retries: 3, ..of_memory("a", "node", &["no-such-tool"]) });
     assert_eq!((missing.verdict, missing.former.len()), (Verdict::Error, 0), "nobody installs it meanwhile");
+}
+
+/// A memory gate whose limit nothing reaches.
+fn missed(argv: &[&str], settle_s: u64) -> Gate {
+    let mut gate = Gate { settle_s, ..of_memory("a", "node", argv) };
+    gate.criteria[0].limit = Limit::Number(7.0);
+    gate
+}
+
+#[test]
+fn what_is_not_up_yet_after_a_boot_is_measured_again_until_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "proc/uptime", "100.50 200.00\n");
+    let tool = stutterer(folder.path(), SAT);
+    let up = only(folder.path(), Gate { settle_s: 300, ..of_memory("a", "node", &[&tool]) });
+    assert_eq!((up.verdict, up.former.len(), runs(folder.path())), (Verdict::Pass, 1, 2), "{}", up.reason);
+}
+
+#[test]
+fn what_is_missed_when_its_time_to_settle_is_over_is_missed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "proc/uptime", "300.00 200.00\n");
+    let over = only(folder.path(), missed(&["printf", "%s", SAT], 300));
+    assert_eq!((over.verdict, over.former.len()), (Verdict::Fail, 0));
+    // The second look comes after it.
+    write(folder.path(), "proc/uptime", "299.50 200.00\n");
+    let uptime = folder.path().join("proc/uptime").display().to_string();
+    let tool =
+        script(folder.path(), &format!("test -e $0.once && echo 302.10 1 > {uptime}\ntouch $0.once\ncat $0.text"));
+    let over = only(folder.path(), missed(&[&tool], 300));
+    assert_eq!((over.verdict, over.former.len()), (Verdict::Fail, 1), "{}", over.reason);
+}
+
+#[test]
+fn what_had_no_time_to_settle_has_no_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "proc/uptime", "12.00 20.00\n");
+    let plan = plan(vec![missed(&["printf", "%s", SAT], 300)]);
+    let result = run_within(folder.path(), &plan, Duration::from_secs(1)).expect("results").remove(0);
+    assert_eq!(result.verdict, Verdict::Error);
+    assert!(result.reason.ends_with("; 12 s after its boot, of 300 in which it may settle"), "{}", result.reason);
 }
 
 #[test]

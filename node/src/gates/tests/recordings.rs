@@ -280,6 +280,38 @@ fn bad_news_of_gpus_is_read_as_such() {
     assert_eq!(read("nccl-tests-json", &told).expect("a failure").number("nccl.wrong", ""), Some(3.0));
 }
 
+fn word<'a>(reading: &'a Reading, metric: &str, entity: &str) -> Option<&'a str> {
+    let sample = reading.samples.iter().find(|sample| sample.metric == metric && sample.entity == entity)?;
+    match &sample.value {
+        Limit::Text(word) => Some(word),
+        Limit::Number(_) => None,
+    }
+}
+
+/// As a GB200's driver of branch 580 words it, in the place that the recording of v13 has for it.
+#[test]
+fn bad_news_of_a_fabric_beyond_the_board_is_read_as_such() {
+    let xml = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
+    let (alone, gpu) = ("<state>N/A</state>\n\t\t\t<status>N/A</status>", "0000:81:00.0");
+    let told = "<state>Completed</state><status>Success</status><health><summary>Healthy</summary><bandwidth>Full</bandwidth>\
+                <route_unhealthy>False</route_unhealthy><access_timeout_recovery>False</access_timeout_recovery>\
+                <incorrect_configuration>N/A</incorrect_configuration></health>";
+    assert!(xml.contains(alone), "the recording has its place");
+    let well = xml.replace(alone, told);
+    let reading = read("nvidia-smi-xml", &well).expect("a reading");
+    assert_eq!(word(&reading, "gpu.fabric_health", gpu), Some("Healthy"));
+    assert_eq!(word(&reading, "gpu.fabric_bandwidth", gpu), Some("Full"));
+    assert_eq!(reading.number("gpu.fabric_route_unhealthy", gpu), Some(0.0));
+    let bad = well.replacen("Full", "Degraded", 1).replacen("route_unhealthy>False", "route_unhealthy>True", 1);
+    let reading = read("nvidia-smi-xml", &bad).expect("a reading");
+    assert_eq!(word(&reading, "gpu.fabric_bandwidth", gpu), Some("Degraded"));
+    assert_eq!(reading.number("gpu.fabric_route_unhealthy", gpu), Some(1.0));
+    assert_eq!(word(&reading, "gpu.fabric_bandwidth", "0000:c1:00.0"), Some("Full"));
+    assert!(read("nvidia-smi-xml", &well.replacen("recovery>False", "recovery>Maybe", 1)).is_err());
+    let silent = read("nvidia-smi-xml", &xml).expect("a reading");
+    assert_eq!(word(&silent, "gpu.fabric_health", gpu), None, "a board without such a fabric says nothing");
+}
+
 #[test]
 fn bad_news_of_links_and_burn_ins_is_read_as_such() {
     let lost: String = fixture(TOPO).replace("GPU0\t X \tNV12\tNV12", "GPU0\t X \tNV12\tNODE");

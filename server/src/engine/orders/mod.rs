@@ -38,6 +38,8 @@ pub use self::cluster::members;
 /// Port of the agent's boot listener.
 const BOOT_PORT: u16 = 8090;
 const SSH_PORT: u16 = 22;
+/// Beside the times of a suite's gates: log-ins, and the tools' start and end.
+const GATES_MARGIN_S: u64 = 15 * 60;
 
 /// Everything an order is built from.
 struct Sources<'a> {
@@ -69,10 +71,18 @@ pub async fn build(app: &App, conn: &mut PgConnection, row: &LeasedRow, now: Tim
         node: row.node,
         node_name: sources.node.name.clone(),
         epoch: row.epoch,
-        timeout_s: u64::try_from(row.timeout_s).unwrap_or(0),
+        timeout_s: u64::try_from(row.timeout_s).unwrap_or(0).max(longest_s(&spec)),
         acts: db::acts::list(conn, row.id, row.round, now).await?,
         spec,
     })
+}
+
+/// What an order may take by its own word: a suite with hours of load in it is not cut short by its step's usual time.
+fn longest_s(spec: &JobSpec) -> u64 {
+    match spec {
+        JobSpec::Gates { plan, .. } => plan.suite.longest_s(&plan.only) + GATES_MARGIN_S,
+        _ => 0,
+    }
 }
 
 /// The kind of order that a step is given to an agent as: whether an agent can read it is asked before it is built.

@@ -22,6 +22,7 @@ pub(super) enum Kind {
 
 const YES_NO: Kind = Kind::Flag { off: "No", on: "Yes" };
 const ACTIVE: Kind = Kind::Flag { off: "Not Active", on: "Active" };
+const TRUE: Kind = Kind::Flag { off: "False", on: "True" };
 
 /// One metric.
 #[derive(Debug)]
@@ -267,4 +268,21 @@ pub(super) const FIELDS: &[Field] = &[
         xml: &[&["fabric/status"]],
         text: &[&["Fabric/Status"]],
         csv: &[&["fabric.status"]] },
+    // Where the GPU's own view of an NVLink fabric beyond its board stands: `N/A` on boards that have none.
+    Field { metric: "gpu.fabric_health", kind: Kind::Word,
+        xml: &[&["fabric/health/summary"]],
+        text: &[],
+        csv: &[&["fabric.health.summary"]] },
+    Field { metric: "gpu.fabric_bandwidth", kind: Kind::Word,
+        xml: &[&["fabric/health/bandwidth"]],
+        text: &[],
+        csv: &[&["fabric.health.bandwidth"]] },
+    Field { metric: "gpu.fabric_route_unhealthy", kind: TRUE,
+        xml: &[&["fabric/health/route_unhealthy"]],
+        text: &[],
+        csv: &[&["fabric.health.route_unhealthy"]] },
+    Field { metric: "gpu.fabric_access_recovery", kind: TRUE,
+        xml: &[&["fabric/health/access_timeout_recovery"]],
+        text: &[],
+        csv: &[&["fabric.health.access_timeout_recovery"]] },
 ];
