@@ -12,9 +12,9 @@ use super::{Controller, command};
 const FORMAT: &str = "%N|%T|%E";
 /// Signs behind a state: it does not answer, is powered down, is reserved… (sinfo(1), NODE STATE CODES).
 const SIGNS: [char; 10] = ['*', '~', '#', '!', '%', '$', '@', '^', '-', '+'];
-/// States in which a node takes no jobs.
-const OUT: [&str; 9] =
-    ["down", "drained", "draining", "error", "fail", "failing", "inval", "unknown", "not_responding"];
+/// States in which a node takes no jobs. Not `unknown`: the controller has just started and has not heard of the node yet (sinfo(1), NODE STATE CODES);
+/// one that does not report is `down` soon enough.
+const OUT: [&str; 8] = ["down", "drained", "draining", "error", "fail", "failing", "inval", "not_responding"];
 /// Characters of a reason.
 const REASON_CHARS: usize = 300;
 
@@ -61,7 +61,7 @@ mod tests {
     fn only_nodes_that_take_no_jobs_are_told_once_each() {
         let text = "n1|idle|none\nn2|drained|muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0\n\
                     n2|drained|muster: gate kernel.new: kernel.xid_fatal is 1 events, wanted == 0\nn3|down*|Not responding\n\
-                    n4|mixed|none\nn5|draining|fans | and more\nn6|idle~|none\nn7|reserved|none\n";
+                    n4|mixed|none\nn5|draining|fans | and more\nn6|idle~|none\nn7|reserved|none\nn8|unknown*|none\n";
         let told = read(text).unwrap();
         let told: Vec<(&str, &str, Option<&str>)> =
             told.iter().map(|node| (node.name.as_str(), node.state.as_str(), node.reason.as_deref())).collect();
