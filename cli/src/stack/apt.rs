@@ -26,10 +26,11 @@ pub(super) struct PrivateApt {
     arch: String,
 }
 
-/// Source lines for the image's release: from the given mirror, else what the host's own apt uses, with the image's suite.
+/// Source lines for the image's release: from the given mirrors, else what the host's own apt uses, with the image's suite; and what is asked beside them.
 pub(super) async fn sources(
     image: &ImageManifest,
     mirrors: &[String],
+    also: &[String],
     keyring: Option<&Path>,
 ) -> anyhow::Result<String> {
     let known =
@@ -48,14 +49,26 @@ pub(super) async fn sources(
         // The host's own keys, by which apt checks all it fetches.
         None => String::new(),
     };
-    if !mirrors.is_empty() {
-        // A mirror may be given as a whole source line, for repositories of one's own.
-        let line = |mirror: &String| match mirror.starts_with("deb ") {
-            true => format!("{mirror}\n"),
-            false => format!("deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"),
-        };
-        return Ok(mirrors.iter().map(line).collect());
+    if let Some(in_place) = mirrors.iter().chain(also).find(|line| line.contains(" file:")) {
+        bail!(
+            "{in_place}: apt uses such a repository where it lies, and the bundle needs its packages: write copy: for file:"
+        );
     }
+    // A mirror may be given as a whole source line, for repositories of one's own.
+    let line = |mirror: &String| match mirror.starts_with("deb ") {
+        true => format!("{mirror}\n"),
+        false => format!("deb {signed}{mirror} {suite} main\ndeb {signed}{mirror} {suite}-updates main\n"),
+    };
+    let own = match mirrors.is_empty() {
+        true => of_host(suite, &signed).await?,
+        false => mirrors.iter().map(line).collect(),
+    };
+    let beside: String = also.iter().map(line).collect();
+    Ok(own + &beside)
+}
+
+/// What the host's own apt uses, with this suite in place of its own.
+async fn of_host(suite: &str, signed: &str) -> anyhow::Result<String> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]);
     let targets = output(command, "apt-get indextargets").await?;

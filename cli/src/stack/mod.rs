@@ -127,6 +127,9 @@ pub(crate) struct LockArgs {
     /// A mirror to use instead of the host's own apt sources, or a whole source line as `deb [signed-by=…] URL SUITE …`. May be repeated.
     #[arg(long, env = "MIRROR", value_delimiter = '|')]
     mirror: Vec<String>,
+    /// A repository beside these, such as a site's own with its drivers: as a whole source line, or a mirror's address. May be repeated.
+    #[arg(long, value_name = "REPOSITORY", conflicts_with = "recorded")]
+    also: Vec<String>,
     /// Resolve against a package index that was written down, for repositories that cannot be reached from here. There are no packages then: exact
     /// versions come of it, and no lock and no bundle. May be repeated.
     #[arg(long, conflicts_with = "mirror", value_name = "INDEX")]
@@ -225,7 +228,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
     }
     let sources = match args.recorded.is_empty() {
         false => recorded::repository(&args.recorded, &args.cache)?,
-        true => apt::sources(&image, &args.mirror, args.keyring.as_deref()).await?,
+        true => apt::sources(&image, &args.mirror, &args.also, args.keyring.as_deref()).await?,
     };
     let apt = apt::PrivateApt::prepare(&args.cache, &image.arch, &sources).await?;
     let index = index::read_lists(&apt.lists())?;

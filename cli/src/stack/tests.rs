@@ -62,6 +62,7 @@ impl Bench {
             status: None,
             update,
             open: false,
+            also: Vec::new(),
             mirror: vec![format!("deb [trusted=yes] copy:{} /", self.path("mirror").display())],
             recorded: Vec::new(),
             keyring: None,
@@ -168,7 +169,8 @@ async fn each_package_is_told_with_the_repository_it_came_from() {
     std::fs::write(bench.path("stack.toml"), STACK.replace("absent = [\"nosy\", \"unoffered\", \"nowhere\"]\n", ""))
         .unwrap();
     let args = LockArgs {
-        mirror: vec![line(&site), line(&own)],
+        mirror: vec![line(&site)],
+        also: vec![line(&own)],
         cache: bench.path("two/apt"),
         blobs: Some(bench.path("two/blobs")),
         out: bench.path("two/stack.toml"),
@@ -246,6 +248,7 @@ fn recorded(dir: &Path, stack: PathBuf) -> LockArgs {
         update: false,
         open: true,
         mirror: Vec::new(),
+        also: Vec::new(),
         recorded: vec![shipped("recorded/debian-12-gpu.packages")],
         keyring: None,
         firmware: Vec::new(),
@@ -375,10 +378,15 @@ async fn a_keyring_that_is_not_there_is_refused() {
     let args = LockArgs {
         recorded: Vec::new(),
         mirror: vec!["http://127.0.0.1:9/debian".into()],
+        also: Vec::new(),
         keyring: Some(missing.clone()),
         blobs: Some(dir.path().join("blobs")),
         ..recorded(dir.path(), shipped(GPU_STACKS[0]))
     };
     let refused = lock_stack(&args).await.unwrap_err().to_string();
     assert!(refused.contains(&format!("the keyring {} is not there", missing.display())), "{refused}");
+    // apt copies nothing out of such a repository, and the bundle would lack its packages.
+    let args = LockArgs { keyring: None, also: vec!["deb [trusted=yes] file:/srv/ours /".into()], ..args };
+    let refused = lock_stack(&args).await.unwrap_err().to_string();
+    assert!(refused.contains("write copy: for file:"), "{refused}");
 }
