@@ -201,6 +201,7 @@ pub(super) fn wait_for_locks(machine: &Machine, cx: &JobContext) -> Result<(), F
         }
         if !said {
             cx.log(&format!("waits for {who}, which holds {path}"));
+            cx.progress(&format!("waits for {who}, which holds {path}"), None, None, None);
             said = true;
         }
         cx.check()?;
