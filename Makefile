@@ -6,7 +6,7 @@ BUNDLE := $(CACHE)/stack/blobs
 NODE := target/x86_64-unknown-linux-gnu/release/muster-node
 export SQLX_OFFLINE := true
 
-.PHONY: demo test deps build terraform images stack fleet recoveries fabric e2e lint unit strangers fuzz bench clean
+.PHONY: demo test deps build terraform images stack fleet recoveries fabric pins e2e lint unit strangers fuzz bench clean
 
 demo: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --port $(or $(PORT),8080) $(if $(ONCE),--once)
@@ -64,6 +64,10 @@ recoveries: stack
 fabric: stack
 	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-fabric --port 0 --only-fabric --once
 
+# One such machine keeps the packages of its stack, whoever would move them.
+pins: stack
+	$(AS_ROOT) target/debug/muster-lab demo $(DEMO_ARGS) --dir .demo-pins --port 0 --only-pins --once
+
 # The main job on real parts, from powered-off machines to a Slurm node and back, with the agent, the server and the database killed in the middle
 # of it, a node that boots with both dead, and a BMC that turns bad; a machine that somebody else built is adopted with a job on it; then every page
 # of the console in a browser. That adoption alone: `muster-lab demo --only-adopt --once`.
@@ -86,4 +90,4 @@ bench: deps
 test: lint unit strangers fuzz fleet e2e
 
 clean:
-	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .fleet
+	$(AS_ROOT) rm -rf target .cache .demo .demo-e2e .demo-recoveries .demo-fabric .demo-pins .fleet

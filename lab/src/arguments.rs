@@ -59,6 +59,10 @@ pub(crate) struct DemoArguments {
     /// Instead of it, have six machines in service measure what lies between them, over TCP and RDMA, while it is well and while it is not.
     #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "kills", "browser"])]
     pub only_fabric: bool,
+    /// Instead of it, have a machine in service keep five packages of its stack through a power cut, automatic updates, a person's hands, a full disk and
+    /// another package manager.
+    #[arg(long, conflicts_with_all = ["adopt", "only_adopt", "only_recoveries", "only_fabric", "kills", "browser"])]
+    pub only_pins: bool,
 }
 
 /// A simulated fleet.

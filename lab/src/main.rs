@@ -184,10 +184,11 @@ async fn demo(arguments: DemoArguments) -> anyhow::Result<()> {
             (false, true) => Adoption::Also,
             (false, false) => Adoption::None,
         },
-        play: match (arguments.only_recoveries, arguments.only_fabric) {
-            (true, _) => Play::Recoveries,
-            (false, true) => Play::Fabric,
-            (false, false) => Play::MainJob,
+        play: match (arguments.only_recoveries, arguments.only_fabric, arguments.only_pins) {
+            (true, ..) => Play::Recoveries,
+            (false, true, _) => Play::Fabric,
+            (false, false, true) => Play::Pins,
+            (false, false, false) => Play::MainJob,
         },
         disturbance: if arguments.kills { Disturbance::Kills } else { Disturbance::None },
     };

@@ -64,6 +64,8 @@ pub enum Play {
     Recoveries,
     /// Machines in service measure what lies between them.
     Fabric,
+    /// A machine in service keeps the packages of its stack.
+    Pins,
 }
 
 /// What happens after the main job.
@@ -99,11 +101,12 @@ pub enum Disturbance {
 pub async fn run(options: DemoOptions, cancel: CancellationToken) -> anyhow::Result<()> {
     let rack_dir = options.dir.join("rack");
     let _dir = RunDir::take(&options.dir, || drop(crate::rack::clean(&rack_dir)))?;
-    let mut plan = match (options.adoption, options.disturbance) {
-        _ if options.play != Play::MainJob => RackPlan::small(recover::MACHINES),
-        (Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
-        (_, Disturbance::None) => RackPlan::reference(),
-        (_, Disturbance::Kills) => RackPlan::with_stranger(),
+    let mut plan = match (options.play, options.adoption, options.disturbance) {
+        (Play::Recoveries | Play::Fabric, ..) => RackPlan::small(recover::MACHINES),
+        (Play::Pins, ..) => RackPlan::small(recover::ALONE),
+        (Play::MainJob, Adoption::Alone, _) => RackPlan { accel: options.accel, machines: Vec::new() },
+        (Play::MainJob, _, Disturbance::None) => RackPlan::reference(),
+        (Play::MainJob, _, Disturbance::Kills) => RackPlan::with_stranger(),
     };
     plan.machines.extend((options.adoption != Adoption::None).then(RackPlan::veteran));
     let plan = RackPlan { accel: options.accel, ..plan };
@@ -163,6 +166,7 @@ async fn play(
         Play::MainJob => story::tell(options, rack, slurm, nfs, programs).await,
         Play::Recoveries => recover::tell(options, rack, slurm, programs).await,
         Play::Fabric => recover::measure(options, rack, slurm, programs).await,
+        Play::Pins => recover::hold(options, rack, slurm, programs).await,
     }
 }
 

@@ -168,11 +168,16 @@ impl<'rack> Veteran<'rack> {
         for (file, text) in [("slurmd.conf", unit), ("shared.mount", &shared), ("count", COUNT), ("join", JOIN)] {
             std::fs::write(settings.join(file), text)?;
         }
-        let mut copy = self.ssh("scp");
-        finished("scp", copy.arg("-r").arg(&settings).arg(format!("root@{}:/root/settings", self.address))).await?;
+        self.give(&settings, "/root/settings").await?;
         self.run(&["sh", "/root/settings/join"]).await?;
         // What it holds besides: an adoption that touches it has done more than it said.
         self.run(&["touch", "/root/kept"]).await.map(drop)
+    }
+
+    /// Copies a file, or a folder with all that is in it, there.
+    pub(super) async fn give(&self, from: &Path, to: &str) -> anyhow::Result<()> {
+        let mut copy = self.ssh("scp");
+        finished("scp", copy.arg("-r").arg(from).arg(format!("root@{}:{to}", self.address))).await.map(drop)
     }
 
     /// What a command on it prints; its admin runs it.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::artifacts::toml_as_json;
 use super::super::declare::{blobs_of_stack, image, munge_key, node, put, subnet};
 use super::super::veteran::NOT_NEEDED;
-use super::{DemoOptions, MACHINES};
+use super::DemoOptions;
 use crate::Rack;
 use crate::plan::{GATEWAY, RackPlan};
 use crate::slurm::Slurm;
@@ -24,7 +24,9 @@ const NODE_W: u32 = 200;
 
 /// Everything but the nodes' adoption.
 pub(super) async fn fleet(client: &Client, options: &DemoOptions, rack: &Rack, slurm: &Slurm) -> anyhow::Result<()> {
-    let budget = u32::from(MACHINES) * NODE_W;
+    let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
+    let plan: RackPlan = serde_json::from_slice(&text)?;
+    let budget = u32::try_from(plan.machines.len())? * NODE_W;
     put(client, "racks", "r1", json!({ "site": "lab", "units": 12, "power_budget_w": budget })).await?;
     put(client, "subnets", "provisioning", subnet()).await?;
     put(client, "hardware_profiles", "virtual-node", profile(options)?).await?;
@@ -47,8 +49,6 @@ pub(super) async fn fleet(client: &Client, options: &DemoOptions, rack: &Rack, s
         "image": "debian-12", "stack": "serving", "suite": "recoveries", "cluster": "slurm-lab", "health": health,
     });
     put(client, "pools", POOL, pool).await?;
-    let text = std::fs::read(rack.dir.join("rack.json")).context("the rack's plan")?;
-    let plan: RackPlan = serde_json::from_slice(&text)?;
     for (index, machine) in plan.machines.iter().enumerate() {
         node(client, index, machine).await?;
     }
@@ -75,7 +75,7 @@ fn profile(options: &DemoOptions) -> anyhow::Result<Value> {
 const SHARED: &str = "shared.mount";
 
 /// The reference stack as the machines have it already: converging starts what is dead, and has nothing to install or to reboot for.
-fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
+pub(super) fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     let mut stack = toml_as_json(&options.artifacts.stack)?;
     let parts = stack.as_object_mut().context("the stack is no table")?;
     for part in ["kernel_args", "modules_load", "modules_blacklist", "sysctl", "limits"] {
@@ -88,7 +88,7 @@ fn stack(options: &DemoOptions) -> anyhow::Result<Value> {
     parts["lock"]["packages"].as_array_mut().context("the stack has no lock")?.retain(named);
     parts["services"].as_array_mut().context("the stack has no services")?.retain(named);
     let files = parts["files"].as_array_mut().context("the stack has no files")?;
-    let left_out = |path: &str| path.contains("chrony") || path.contains("shared");
+    let left_out = |path: &str| ["chrony", "shared", "modprobe.d"].iter().any(|part| path.contains(part));
     files.retain(|file| file["path"].as_str().is_some_and(|path| !left_out(path)));
     Ok(stack)
 }

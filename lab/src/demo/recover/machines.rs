@@ -1,4 +1,4 @@
-//! Six machines that serve already: one is put together and joins, the others are copies of its disk. Then each is adopted, its protection is
+//! Machines that serve already: one is put together and joins, the others are copies of its disk. Then each is adopted, its protection is
 //! cleared, and it is converged: from there on it is a node like any other.
 
 use std::time::Duration;
@@ -12,17 +12,16 @@ use super::super::cast::state;
 use super::super::veteran::Veteran;
 use super::super::watch::{Fleet, Watch};
 use super::super::{DemoOptions, declare as common};
-use super::MACHINES;
 use super::cast::Cast;
 use super::declare::POOL;
 use crate::Rack;
 use crate::plan::small_disk;
 use crate::slurm::Slurm;
 
-/// Boots of six emulated machines at once.
+/// Boots of all emulated machines at once.
 const BOOTS: Duration = Duration::from_secs(10 * 60);
 
-/// Switches on six machines, each with a system of its own.
+/// Switches on all machines of the rack, each with a system of its own.
 pub(super) async fn build<'run>(
     options: &DemoOptions,
     rack: &'run Rack,
@@ -30,12 +29,13 @@ pub(super) async fn build<'run>(
     watch: &Watch,
 ) -> anyhow::Result<Vec<Veteran<'run>>> {
     let mut veterans = Vec::new();
-    for number in 1..=MACHINES {
+    for number in 1..=u8::try_from(rack.slots().count())? {
         let (name, disk) = (format!("n{number}"), small_disk(number));
         veterans.push(Veteran::new(options, rack, usize::from(number) - 1, (&name, &disk)).await?);
     }
     let (first, others) = veterans.split_first().context("a rack has machines")?;
-    watch.say(&format!("{} is installed by hand; the others get copies of its disk", first.name));
+    let copies = if others.is_empty() { "" } else { "; the others get copies of its disk" };
+    watch.say(&format!("{} is installed by hand{copies}", first.name));
     first.build(options).await?;
     first.join(options, slurm).await?;
     first.rest().await?;
@@ -43,7 +43,7 @@ pub(super) async fn build<'run>(
         other.copy_of(first).await?;
     }
     first.start_again().await?;
-    watch.say("six machines boot from their disks");
+    watch.say(&format!("boot {}", machines(veterans.len())));
     tokio::time::timeout(BOOTS, try_join_all(veterans.iter().map(Veteran::up)))
         .await
         .context("the machines' boots")??;
@@ -53,7 +53,7 @@ pub(super) async fn build<'run>(
 /// As a user does it: adopt, clear the protection, converge; and sweep, which must find nothing.
 pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let client = cast.programs.client();
-    cast.watch.say("adopt six machines");
+    cast.watch.say(&format!("adopt {}", machines(cast.veterans.len())));
     try_join_all(cast.veterans.iter().map(|veteran| adopt(cast, veteran))).await?;
     for veteran in &cast.veterans {
         unprotect(client, &veteran.name).await?;
@@ -63,7 +63,7 @@ pub(super) async fn into_service(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
     idle(cast, &names).await?;
     cast.ask("converge", &names, &["--reason", "the rehearsal"]).await?;
-    let serving = cast.watch.until(client, "six nodes in service", BOOTS, async |fleet| {
+    let serving = cast.watch.until(client, "all nodes in service", BOOTS, async |fleet| {
         well(fleet, &names)?;
         let left = client.list_operations(&[("limit", "50")]).await?.items.iter().any(|operation| !operation.done);
         Ok(!left && names.iter().all(|name| state(fleet, name) == "in_service"))
@@ -99,6 +99,10 @@ async fn idle(cast: &mut Cast<'_>, names: &[&str]) -> anyhow::Result<()> {
         Ok(!busy && swept.iter().all(|one| *one) && names.iter().all(|name| state(fleet, name) == "in_service"))
     });
     idle.await
+}
+
+fn machines(many: usize) -> String {
+    if many == 1 { "one machine".into() } else { format!("{many} machines") }
 }
 
 fn well(fleet: &Fleet, names: &[&str]) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! Six machines in service of one pool, on which one thing after the other goes wrong: in themselves, or in what lies between them. Each is asserted by
-//! the API, by the machine's own log of its power and boot, and by Slurm.
+//! Machines in service of one pool, on which one thing after the other goes wrong: in themselves, in what lies between them, or in what is installed on
+//! them. Each is asserted by the API, by the machine's own log of its power and boot, and by Slurm.
 
 mod bad_disk; // A disk goes bad, and stays so
 mod cast; // Who plays, and how they are asked
@@ -7,9 +7,11 @@ mod dead_service; // A service that its stack wants is dead
 mod declare; // The fleet, its ladder and its gates
 mod fabric; // What lies between them is measured, and turns slow
 mod fleet; // Five of six fail the same gate at once
-mod machines; // Six machines from one disk, adopted
+mod machines; // Machines from one disk, adopted
+mod pins; // Packages that fit only together, and whoever would move them
 mod stays_off; // A machine does not come back from its reboot
 mod table; // What a person reads at the end
+mod tuple; // Five packages with exact dependencies, as a repository
 mod wedged; // A machine stands still
 
 use super::programs::Programs;
@@ -20,8 +22,10 @@ use crate::slurm::Slurm;
 use cast::Cast;
 use table::Table;
 
-/// Machines of the rack.
+/// Machines of the rack: so many tell a fault of one from a fault of all.
 pub(super) const MACHINES: u8 = 6;
+/// A machine's packages are its own.
+pub(super) const ALONE: u8 = 1;
 
 /// Recoveries, in order; one that does not end as it must keeps the others from nothing. The breaker's hour counts what fails one gate: what all fail together comes before what one fails alone.
 pub(super) async fn tell(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
@@ -53,7 +57,13 @@ pub(super) async fn measure(
     fabric::measure(options, &mut cast).await
 }
 
-/// Six machines that serve, each adopted and brought to its stack.
+/// What is installed on a machine stays what its stack says, whoever wants something else.
+pub(super) async fn hold(options: &DemoOptions, rack: &Rack, slurm: &Slurm, programs: &Programs) -> anyhow::Result<()> {
+    let mut cast = in_service(options, rack, slurm, programs).await?;
+    pins::hold(options, &mut cast).await
+}
+
+/// The rack's machines serve, each adopted and brought to its stack.
 async fn in_service<'run>(
     options: &DemoOptions,
     rack: &'run Rack,
