@@ -241,7 +241,8 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "mft": "4.34.0-145", "kernel-mft-dkms": "4.33.0-169" }),
             none(),
             &["4.33.0-169", "4.34.0-145"],
-            json!({ "mft": "4.34.0-145", "kernel-mft-dkms": "4.34.0-145" }),
+            // One DOCA repository's pair: its module has the build as a fourth number.
+            json!({ "mft": "4.33.0-169", "kernel-mft-dkms": "4.33.0.169-1" }),
             none(),
         ),
         (
