@@ -1,7 +1,7 @@
 //! Every rule with a tuple it refuses and the right one, and what is not known.
 
 mod branches; // Each branch of the driver with its CUDA
-mod modules; // The kernel's: open or proprietary
+mod modules; // The kernel's: open or proprietary, and for which kernel
 mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale
 

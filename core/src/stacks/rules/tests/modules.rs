@@ -1,8 +1,8 @@
-//! Kernel modules: of which flavour.
+//! Kernel modules: of which flavour, and for which kernel.
 
 use serde_json::{Value, json};
 
-use super::Tuple;
+use super::{Level, Tuple, level, locked, refused, stack};
 
 const DRIVER: &str = "580.126.20-1";
 
@@ -50,5 +50,29 @@ pub(super) fn wrong_tuples() -> Vec<Tuple> {
             instead(&["nvidia-dkms-580"]),
             volta(),
         ),
+        (
+            "R7",
+            // Built for two kernels, and for the one that runs by another name alone.
+            json!({ "gpfs.base": "6.0.0-2", "gpfs.gplbin-6.1.0-40-amd64": "6.0.0-2", "lustre-client-modules-6.1.0-39-amd64": "2.15.8-1" }),
+            json!({}),
+            &["lustre-client-modules-6.1.0-39-amd64", "build for 6.1.0-40-amd64"],
+            json!({ "lustre-client-modules-6.1.0-39-amd64": "2.15.8-1", "lustre-client-modules-6.1.0-40-amd64": "2.15.8-1" }),
+            json!({}),
+        ),
     ]
+}
+
+#[test]
+fn a_metapackage_beside_the_modules_of_the_kernel_is_no_module() {
+    let (built, meta) = (
+        "linux-modules-nvidia-580-server-open-6.1.0-40-amd64",
+        "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
+    );
+    let with = |names: &[&str]| stack(&instead(names), &json!({}));
+    assert_eq!(refused(&locked(&with(&[built, meta]))), [], "the right build, and what asks for it");
+    // Before it is locked, a metapackage may bring what lacks; after, it has not.
+    assert_eq!(level(&with(&[meta]), "R7"), [Level::Unknown]);
+    assert_eq!(level(&locked(&with(&[meta])), "R7"), [Level::Refused]);
+    let other = "linux-modules-nvidia-580-server-open-6.1.0-39-amd64";
+    assert_eq!(level(&with(&[meta, other]), "R7"), [Level::Refused], "what names another kernel is for none that runs");
 }
