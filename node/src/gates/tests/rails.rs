@@ -1,9 +1,10 @@
-//! The rails' rate as the shipped gates hold it: a recording, edited to a node of eight rails with a slower adapter beside them.
+//! The rails' number and rate as the shipped gates hold them: a recording, edited to a node of eight rails with another adapter beside them.
 
 use muster_core::gates::Verdict;
 
 use super::dcgm::{shipped, verdict};
 use super::recordings::fixture;
+use crate::gates::parsers::{Answer, parse};
 
 /// `ibstat` of a node with these ports, each an adapter of its own: state, physical state, rate.
 fn answer(ports: &[(&str, &str, u32)]) -> String {
@@ -33,4 +34,55 @@ fn a_rail_below_its_rate_is_not_admitted_whatever_stands_beside_it() {
         assert_eq!(verdict(&gate, 0, &answer(&[up; 7])), Verdict::Error, "{suite}: one is missing");
         assert_eq!(verdict(&gate, 0, ""), Verdict::Error, "{suite}: no adapter");
     }
+}
+
+/// The same, with some of the ports of RoCE.
+fn mixed(ports: &[(&str, &str, u32)], ethernet: &[usize]) -> String {
+    let told = answer(ports);
+    let one = |(at, adapter): (usize, &str)| match ethernet.contains(&at) {
+        true => format!("CA '{}", adapter.replace("Link layer: InfiniBand", "Link layer: Ethernet")),
+        false => format!("CA '{adapter}"),
+    };
+    told.split("CA '").skip(1).enumerate().map(one).collect()
+}
+
+#[test]
+fn a_port_of_another_link_layer_stands_in_for_no_rail() {
+    let (up, slow, down) = (("Active", "LinkUp", 400), ("Active", "LinkUp", 200), ("Down", "Polling", 10));
+    let rails = |last| vec![up, up, up, up, up, up, up, last];
+    let beside = |last, port| [rails(last), vec![port]].concat();
+    for suite in ["admit", "smoke", "sweep", "deep", "fabric", "admit-amd", "smoke-amd", "sweep-amd"] {
+        let verdicts = |text: &str| {
+            let of = |id| verdict(&shipped(suite, id), 0, text);
+            (of("ib.ports"), of("ib.rate"))
+        };
+        let (pass, fail) = (Verdict::Pass, Verdict::Fail);
+        // InfiniBand with an Ethernet port that is as fast, and the other way round.
+        let (ninth, eight) = (&[8][..], &[0, 1, 2, 3, 4, 5, 6, 7][..]);
+        for ethernet in [ninth, eight] {
+            assert_eq!(verdicts(&mixed(&beside(up, up), ethernet)), (pass, pass), "{suite}");
+            assert_eq!(verdicts(&mixed(&beside(slow, up), ethernet)), (pass, fail), "{suite}: a rail trained down");
+            let (ports, rate) = verdicts(&mixed(&beside(down, up), ethernet));
+            assert_eq!((ports, rate), (fail, Verdict::Error), "{suite}: a rail is down");
+        }
+        // More ports of the other layer than rails, which are slower, and one that is faster than any rail.
+        let many = [rails(up), vec![("Active", "LinkUp", 25); 10]].concat();
+        assert_eq!(verdicts(&mixed(&many, &[8, 9, 10, 11, 12, 13, 14, 15, 16, 17])), (pass, pass), "{suite}");
+        let faster = beside(up, ("Active", "LinkUp", 800));
+        assert_eq!(verdicts(&mixed(&faster, ninth)), (pass, pass), "{suite}");
+    }
+}
+
+#[test]
+fn of_two_ports_as_fast_the_rails_are_told() {
+    let up = ("Active", "LinkUp", 400);
+    let text = mixed(&[up, up, ("Active", "LinkUp", 200), up], &[0]);
+    let reading = parse("ibstat", &Answer { exit: 0, text: &text, messages: "", serial: None }).expect("a reading");
+    let told: Vec<&str> = reading
+        .samples
+        .iter()
+        .filter(|sample| sample.metric == "ib.active_rate")
+        .map(|sample| sample.entity.as_str())
+        .collect();
+    assert_eq!(told, ["mlx5_1/1", "mlx5_3/1", "mlx5_2/1"]);
 }
