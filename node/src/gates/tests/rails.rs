@@ -1,7 +1,10 @@
-//! The rails' number and rate as the shipped gates hold them: a recording, edited to a node of eight rails with another adapter beside them.
+//! The rails' number, rate and PCIe links as the shipped gates hold them: a recording, edited to a node of eight rails with another adapter beside them.
 
-use muster_core::gates::Verdict;
+use muster_core::facts::{Facts, PciDevice};
+use muster_core::gates::{Gate, PROFILES, Shipped, Verdict};
+use muster_core::wire::node::GatePlan;
 
+use super::bench::{plan, run};
 use super::dcgm::{shipped, verdict};
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, parse};
@@ -85,4 +88,38 @@ fn of_two_ports_as_fast_the_rails_are_told() {
         .map(|sample| sample.entity.as_str())
         .collect();
     assert_eq!(told, ["mlx5_1/1", "mlx5_3/1", "mlx5_2/1"]);
+}
+
+#[test]
+fn a_rail_at_an_older_pcie_generation_is_told_behind_gpus_that_are_not() {
+    let link = |at: usize, class: &str, speed: &str| PciDevice {
+        address: format!("0000:{at:02x}:00.0"),
+        class: class.into(),
+        link_width: Some(16),
+        link_speed: Some(format!("{speed} GT/s PCIe")),
+        ..PciDevice::default()
+    };
+    // Eight GPUs at full speed, eight rails, and an onboard card.
+    let node = |last: &str| {
+        let speeds = ["32.0", "32.0", "32.0", "32.0", "32.0", "32.0", "32.0", last, "8.0"];
+        let rails = speeds.iter().enumerate().map(|(at, speed)| link(16 + at, "020700", speed));
+        Facts { pci: (0..8).map(|at| link(at, "030200", "32.0")).chain(rails).collect(), ..Facts::default() }
+    };
+    for (suite, model) in
+        [("admit", "hgx-h100-80g"), ("sweep", "hgx-b200"), ("deep", "hgx-h200-141g"), ("admit-amd", "mi300x")]
+    {
+        let profile =
+            toml::from_str(Shipped::find(PROFILES, model).expect("a profile").text).expect("the shipped profile");
+        let plan = GatePlan { profile, ..plan(vec![shipped(suite, "pcie.rail_speed")]) };
+        let verdict = |last: &str| run(&plan, &node(last)).expect("results")[0].verdict;
+        assert_eq!((verdict("32.0"), verdict("16.0")), (Verdict::Pass, Verdict::Fail), "{suite} on {model}");
+    }
+}
+
+#[test]
+fn a_gpu_whose_link_is_slow_under_load_is_told() {
+    let loaded = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
+    let gate = Gate { count: Some("2".into()), ..shipped("admit", "gpu.pcie_load") };
+    let at = |generation: u32| loaded.replace("<current_link_gen>1<", &format!("<current_link_gen>{generation}<"));
+    assert_eq!((verdict(&gate, 0, &at(5)), verdict(&gate, 0, &at(4))), (Verdict::Pass, Verdict::Fail));
 }
