@@ -31,6 +31,7 @@ pub const CHECKS: &[Check] = &[
     check("A7", "Topology", "GPUs that lost their way to others, NICs that are not where the board's plan has them"),
     check("A8", "InfiniBand ports", "ports that are down, polling, slow or of the wrong kind"),
     check("A9", "InfiniBand counters", "links that flap or corrupt"),
+    // PCIe ACS belongs to it, and has no gate of its own: no parser reads `lspci -vvv`. The stacks' unit that switches it off is held as a service.
     check("A10", "Software", "packages, kernel, services and firmware that are not the pinned ones"),
     check("A11", "Host inventory", "processors, memory, disks and NICs that are missing or smaller"),
     check("A12", "Disk health", "disks that say they fail or are worn"),
