@@ -1,7 +1,7 @@
 //! The rails' number, rate and PCIe links as the shipped gates hold them: a recording, edited to a node of eight rails with another adapter beside them.
 
 use muster_core::facts::{Facts, PciDevice};
-use muster_core::gates::{Gate, PROFILES, Shipped, Verdict};
+use muster_core::gates::{PROFILES, Shipped, Verdict};
 use muster_core::wire::node::GatePlan;
 
 use super::bench::{plan, run};
@@ -114,12 +114,4 @@ fn a_rail_at_an_older_pcie_generation_is_told_behind_gpus_that_are_not() {
         let verdict = |last: &str| run(&plan, &node(last)).expect("results")[0].verdict;
         assert_eq!((verdict("32.0"), verdict("16.0")), (Verdict::Pass, Verdict::Fail), "{suite} on {model}");
     }
-}
-
-#[test]
-fn a_gpu_whose_link_is_slow_under_load_is_told() {
-    let loaded = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
-    let gate = Gate { count: Some("2".into()), ..shipped("admit", "gpu.pcie_load") };
-    let at = |generation: u32| loaded.replace("<current_link_gen>1<", &format!("<current_link_gen>{generation}<"));
-    assert_eq!((verdict(&gate, 0, &at(5)), verdict(&gate, 0, &at(4))), (Verdict::Pass, Verdict::Fail));
 }
