@@ -28,6 +28,9 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.compute_mode", TEXT),
     // Volatile: since the driver was loaded. Aggregate: since the card was made.
     each(GPU, "gpu.ecc_corrected_volatile", "errors"),
+    // The parts of the above.
+    each(GPU, "gpu.ecc_corrected_sram", "errors"),
+    each(GPU, "gpu.ecc_corrected_dram", "errors"),
     each(GPU, "gpu.ecc_uncorrected_volatile", "errors"),
     each(GPU, "gpu.ecc_corrected_aggregate", "errors"),
     each(GPU, "gpu.ecc_uncorrected_aggregate", "errors"),

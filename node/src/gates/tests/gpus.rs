@@ -24,6 +24,22 @@ fn a_gpu_whose_link_is_slow_under_load_is_told() {
     assert_eq!((verdict(&gate, 0, &at(5)), verdict(&gate, 0, &at(4))), (Verdict::Pass, Verdict::Fail));
 }
 
+#[test]
+fn a_storm_of_corrected_errors_is_told() {
+    let (sram, dram) = ("<sram_correctable>N/A<", "<dram_correctable>N/A<");
+    let told = |in_sram: u32, in_dram: u32| {
+        let counted = fixture(RECORDING).replace(sram, "<sram_correctable>0<").replace(dram, "<dram_correctable>0<");
+        let counted = counted.replacen("<sram_correctable>0<", &format!("<sram_correctable>{in_sram}<"), 1);
+        counted.replacen("<dram_correctable>0<", &format!("<dram_correctable>{in_dram}<"), 1)
+    };
+    for suite in ["admit", "sweep", "deep"] {
+        let gate = of_two(suite, "gpu.ecc_corrected");
+        assert_eq!(verdict(&gate, 0, &told(10_000, 20_000_000)), Verdict::Pass, "{suite}");
+        assert_eq!(verdict(&gate, 0, &told(10_001, 0)), Verdict::Fail, "{suite}");
+        assert_eq!(verdict(&gate, 0, &told(0, 20_000_001)), Verdict::Fail, "{suite}");
+    }
+}
+
 /// What a gate makes of an answer on a tray of GB200.
 fn on_a_tray(gate: &Gate, text: &str) -> Verdict {
     let profile = Shipped::find(PROFILES, "gb200-tray").expect("a profile").text;
