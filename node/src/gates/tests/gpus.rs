@@ -1,7 +1,8 @@
 //! What nvidia-smi says of GPUs, as the shipped gates hold it: the recording of two, edited to what other models say.
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Gate, PROFILES, Reference, Shipped, Verdict, assess};
+use muster_core::gates::{Gate, Mode, PROFILES, Reference, Shipped, Verdict, assess};
+use muster_core::profiles::HardwareProfile;
 
 use super::dcgm::{shipped, verdict};
 use super::recordings::fixture;
@@ -40,14 +41,30 @@ fn a_storm_of_corrected_errors_is_told() {
     }
 }
 
+fn tray() -> HardwareProfile {
+    let profile = Shipped::find(PROFILES, "gb200-tray").expect("a profile").text;
+    toml::from_str(profile).expect("the shipped profile")
+}
+
 /// What a gate makes of an answer on a tray of GB200.
 fn on_a_tray(gate: &Gate, text: &str) -> Verdict {
-    let profile = Shipped::find(PROFILES, "gb200-tray").expect("a profile").text;
-    let profile = toml::from_str(profile).expect("the shipped profile");
+    let profile = tray();
     let (facts, variables) = (Facts::default(), [].into());
     let reference = Reference { profile: &profile, facts: &facts, stack: None, variables: &variables };
     let reading = parse("nvidia-smi-xml", &Answer { exit: 0, text, messages: "", serial: None }).expect("a reading");
     assess(gate, &reading.samples, &reference).verdict
+}
+
+#[test]
+fn memory_beyond_repair_keeps_a_tray_out() {
+    let profile = tray();
+    let told =
+        |word: &str| fixture(RECORDING).replace("unrepairable_memory>N/A<", &format!("unrepairable_memory>{word}<"));
+    for suite in ["admit", "sweep", "deep"] {
+        let gate = of_two(suite, "gpu.unrepairable");
+        assert_eq!((gate.mode(Some(&profile)), gate.mode(None)), (Mode::Required, Mode::Shadow), "{suite}");
+        assert_eq!((on_a_tray(&gate, &told("No")), on_a_tray(&gate, &told("Yes"))), (Verdict::Pass, Verdict::Fail));
+    }
 }
 
 #[test]
