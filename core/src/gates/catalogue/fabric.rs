@@ -20,11 +20,13 @@ const PERFTEST: &[Metric] = &[
 const IBSTAT: &[Metric] = &[
     metric("ib.adapters", "adapters"),
     metric("ib.ports", "ports"),
+    // Of one link layer: of the one that has most of them.
     metric("ib.ports_active", "ports"),
     each(PORT, "ib.state", TEXT),
     each(PORT, "ib.physical_state", TEXT),
     each(PORT, "ib.rate", "Gb/s"),
-    // Of ports that are active; what one that is down says of its rate is none.
+    // Of ports that are active; what one that is down says of its rate is none. The fastest so many are what so many ports of one link layer reach: a
+    // port of another layer does not stand in for one of them.
     each(PORT, "ib.active_rate", "Gb/s"),
     each(PORT, "ib.link_layer", TEXT),
     each(PORT, "ib.adapter_type", TEXT),

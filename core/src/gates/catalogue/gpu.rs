@@ -28,6 +28,9 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.compute_mode", TEXT),
     // Volatile: since the driver was loaded. Aggregate: since the card was made.
     each(GPU, "gpu.ecc_corrected_volatile", "errors"),
+    // The parts of the above.
+    each(GPU, "gpu.ecc_corrected_sram", "errors"),
+    each(GPU, "gpu.ecc_corrected_dram", "errors"),
     each(GPU, "gpu.ecc_uncorrected_volatile", "errors"),
     each(GPU, "gpu.ecc_corrected_aggregate", "errors"),
     each(GPU, "gpu.ecc_uncorrected_aggregate", "errors"),
@@ -81,6 +84,9 @@ const NVIDIA_SMI: &[Metric] = &[
     // `Completed` and `Success` once the fabric manager has set it up.
     each(GPU, "gpu.fabric_state", TEXT),
     each(GPU, "gpu.fabric_status", TEXT),
+    // The NVLink domain it is in, and the part of it: all zeros and 0 on boards of their own, as on trays that are in none.
+    each(GPU, "gpu.fabric_clique", TEXT),
+    each(GPU, "gpu.fabric_cluster", TEXT),
     // Of a fabric that is larger than the board: `Healthy` and `Full`; a route to another GPU that is lost, or being found anew after a timeout.
     each(GPU, "gpu.fabric_health", TEXT),
     each(GPU, "gpu.fabric_bandwidth", TEXT),

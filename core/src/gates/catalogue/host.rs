@@ -46,6 +46,8 @@ const PCIE: &[Metric] = &[
     each("function", "pcie.width", "lanes"),
     each("function", "pcie.width_lost", "lanes"),
     each("function", "pcie.speed", "GT/s"),
+    // Of network cards alone, InfiniBand's and others: idle, they keep it.
+    each("function", "pcie.nic_speed", "GT/s"),
 ];
 
 const FIO: &[Metric] = &[

@@ -79,6 +79,23 @@ fn what_dcgm_must_pass_on_every_gpu_has_its_plugins_and_its_service() {
     }
 }
 
+/// What GPUs and NICs send each other goes the short way only where no bridge sends it up to the processor.
+#[test]
+fn every_stack_of_gpus_switches_acs_off_before_slurmd_starts() {
+    let files = ["/usr/local/sbin/muster-acs-off", "/etc/systemd/system/acs-off.service"];
+    let reference = stack(STACKS[0].1, "");
+    for (name, text, ..) in STACKS.iter().filter(|(_, _, tests, _)| !tests.is_empty()) {
+        let whole = stack(text, "");
+        for path in files {
+            let file = |stack: &StackSpec| stack.files.iter().find(|file| file.path == path).cloned();
+            assert!(file(&whole).is_some() && file(&whole) == file(&reference), "{name}: {path}");
+        }
+        let runs = whole.services.iter().any(|service| service.name == "acs-off" && service.enabled && service.running);
+        assert!(runs, "{name}");
+    }
+    assert!(IMAGE.lines().any(|line| line == "pciutils"), "which has lspci and setpci");
+}
+
 /// What is one thing in all of them is written the same in all of them.
 #[test]
 fn every_shipped_stack_starts_slurmd_and_sets_the_clock_alike() {

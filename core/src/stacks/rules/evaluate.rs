@@ -333,13 +333,28 @@ fn kernel(packages: &Packages<'_>, dkms: &str, precompiled: &str) -> Vec<Told> {
                 (false, false) => lacks(one, headers),
             });
         }
-        if let Some(one) = precompiled.iter().find(|module| !module.name.ends_with(&format!("-{kernel}"))) {
-            let meta = !one.name.ends_with(|c: char| c.is_ascii_digit()) && !packages.locked();
-            let built = format!("build for {kernel}, the kernel that runs");
-            told.push(if meta { Told::Unknown(format!("{one} names no kernel")) } else { lacks(one, built) });
-        }
+        // What names no kernel is a metapackage: it counts where nothing else is there.
+        let bare = precompiled.iter().map(|module| (module, without_kernel(&module.name, kernel)));
+        let named = bare.clone().any(|(_, bare)| bare.is_some());
+        let built = |bare: &str| precompiled.iter().any(|module| module.name == format!("{bare}-{kernel}"));
+        let misses = bare.clone().find(|(_, bare)| bare.map_or(!named, |bare| !built(bare)));
+        told.extend(misses.map(|(one, _)| match named || packages.locked() {
+            true => lacks(one, format!("build for {kernel}, the kernel that runs")),
+            false => Told::Unknown(format!("{one} names no kernel")),
+        }));
     }
     told
+}
+
+/// What a package of modules is called but for its kernel: `gpfs.gplbin` of `gpfs.gplbin-6.1.0-39-amd64`. `None` where it names none: not the one given,
+/// and nothing else of three numbers, which the 24.04 of `generic-hwe-24.04` is not.
+fn without_kernel<'n>(name: &'n str, kernel: &str) -> Option<&'n str> {
+    let release = |rest: &str| {
+        let numbers = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
+        numbers.split('.').filter(|number| !number.is_empty()).count() > 2
+    };
+    let other = || name.match_indices('-').find(|(at, _)| release(&name[at + 1..])).map(|(at, _)| &name[..at]);
+    name.strip_suffix(kernel).and_then(|bare| bare.strip_suffix('-')).or_else(other)
 }
 
 fn known_bad(packages: &Packages<'_>) -> Vec<Finding> {

@@ -1,12 +1,13 @@
 //! PCIe links of storage, network and accelerator functions. The width is held against the profile as well as against the link's own maximum: a port that
-//! trained down reports its own cap as the maximum. Speed drops on idle devices by design; it is given, and only means something under load.
+//! trained down reports its own cap as the maximum. Speed drops on idle GPUs by design, and only means something under load; network cards keep theirs.
 
 use muster_core::facts::PciDevice;
 
 use super::{Bench, Reading};
 
 /// Base classes 01 mass storage, 02 network, 03 display, 12 processing accelerator (PCI Code and ID Assignment, 1.1).
-const CLASSES: [&str; 4] = ["01", "02", "03", "12"];
+const CLASSES: [&str; 4] = ["01", NETWORK, "03", "12"];
+const NETWORK: &str = "02";
 
 pub(super) fn measure(bench: &Bench<'_>) -> Reading {
     let mut reading = Reading::default();
@@ -20,6 +21,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Reading {
         }
         if let Some(speed) = device.link_speed.as_deref().and_then(gigatransfers) {
             reading.add_of("pcie.speed", address, speed);
+            if device.class.starts_with(NETWORK) {
+                reading.add_of("pcie.nic_speed", address, speed);
+            }
         }
         let max = device.link_width_max.map_or("?".to_owned(), |max| max.to_string());
         let speed = device.link_speed.as_deref().unwrap_or("?");

@@ -5,6 +5,7 @@ mod broken; // Every recording broken in every way: none may pass
 mod conduct; // Needs, retries, evidence
 mod dcgm; // What a level must have tested
 mod edges; // Where decisions turn: bounds, halves of conditions, sums
+mod gpus; // What nvidia-smi says of GPUs, held by the shipped gates
 mod hostile; // Answers made to hurt
 mod load; // Looked at while others load the machine
 mod looks; // At the kernel's log

@@ -1,6 +1,7 @@
 //! Every rule with a tuple it refuses and the right one, and what is not known.
 
 mod branches; // Each branch of the driver with its CUDA
+mod modules; // The kernel's: open or proprietary, and for which kernel
 mod nodes; // The same stack on other nodes
 mod storage; // Lustre, Storage Scale
 
@@ -240,7 +241,8 @@ fn wrong_tuples() -> Vec<Tuple> {
             json!({ "mft": "4.34.0-145", "kernel-mft-dkms": "4.33.0-169" }),
             none(),
             &["4.33.0-169", "4.34.0-145"],
-            json!({ "mft": "4.34.0-145", "kernel-mft-dkms": "4.34.0-145" }),
+            // One DOCA repository's pair: its module has the build as a fourth number.
+            json!({ "mft": "4.33.0-169", "kernel-mft-dkms": "4.33.0.169-1" }),
             none(),
         ),
         (
@@ -306,8 +308,8 @@ fn wrong_tuples() -> Vec<Tuple> {
 
 #[test]
 fn every_rule_refuses_its_wrong_tuple_and_takes_the_right_one() {
-    for (rule, packages, change, says, right, right_change) in wrong_tuples().into_iter().chain(storage::wrong_tuples())
-    {
+    let tuples = [wrong_tuples(), modules::wrong_tuples(), storage::wrong_tuples()];
+    for (rule, packages, change, says, right, right_change) in tuples.into_iter().flatten() {
         let wrong = refused(&stack(&packages, &change));
         let by_rule: Vec<&String> = wrong.iter().filter(|(by, _)| by == rule).map(|(_, sentence)| sentence).collect();
         let fits = by_rule.iter().any(|sentence| says.iter().all(|word| sentence.contains(word)));

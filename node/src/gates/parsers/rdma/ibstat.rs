@@ -1,4 +1,7 @@
 //! `ibstat`. Without an adapter it prints nothing and ends with 0; that is no answer. An adapter says how many ports it has, and each must be told of.
+//! The rails of a node are ports of one link layer: a port of another kind stands in for none of them, however fast it is.
+
+use std::collections::BTreeMap;
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
@@ -30,7 +33,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     scan::whole(answer.text)?;
     let adapters = read(answer.text)?;
     let mut reading = Reading::default();
-    let (mut ports, mut active) = (0, 0);
+    let mut ports = 0;
+    let mut active: Layers<'_> = BTreeMap::new();
     for adapter in &adapters {
         let name = &adapter.name;
         let stated = adapter.ports.ok_or_else(|| format!("{name} does not say how many ports it has"))?;
@@ -46,8 +50,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
             let layer = port.layer.as_deref().ok_or_else(|| missing("link layer"))?;
             ports += 1;
             if state == "Active" && physical == "LinkUp" {
-                active += 1;
-                reading.add_of("ib.active_rate", &entity, rate);
+                active.entry(layer).or_default().push((rate, entity.clone()));
             }
             reading.add_word("ib.state", &entity, state);
             reading.add_word("ib.physical_state", &entity, physical);
@@ -67,8 +70,27 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     reading.notes.truncate(10);
     reading.count("ib.adapters", adapters.len());
     reading.count("ib.ports", ports);
-    reading.count("ib.ports_active", active);
+    reading.count("ib.ports_active", active.values().map(Vec::len).max().unwrap_or_default());
+    for (rate, entity) in fastest(active) {
+        reading.add_of("ib.active_rate", &entity, rate);
+    }
     Ok(reading)
+}
+
+/// Active ports by link layer, each with its rate.
+type Layers<'a> = BTreeMap<&'a str, Vec<(f64, String)>>;
+
+/// The fastest port, the second fastest, and so on, each of the link layer whose port at that place is the fastest: so the slowest of the first so many is
+/// what so many ports of one layer reach, whichever it is. Of equals, the layer that has more of them.
+fn fastest(mut layers: Layers<'_>) -> Vec<(f64, String)> {
+    layers.values_mut().for_each(|ports| ports.sort_by(|one, other| other.0.total_cmp(&one.0)));
+    let most = layers.values().map(Vec::len).max().unwrap_or_default();
+    let at = |place: usize| {
+        let there = layers.values().filter_map(move |ports| Some((ports.get(place)?, ports.len())));
+        let best = there.max_by(|(one, some), (other, more)| one.0.total_cmp(&other.0).then(some.cmp(more)));
+        best.map(|(port, _)| port.clone())
+    };
+    (0..most).filter_map(at).collect()
 }
 
 fn read(text: &str) -> Result<Vec<Adapter>, String> {
