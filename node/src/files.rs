@@ -76,6 +76,16 @@ pub fn write_durably(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()
     written
 }
 
+/// Puts a file in the place of another: after a power loss the old one or the new one is there, whole.
+///
+/// # Errors
+/// What the file system said.
+pub fn replace_durably(path: &Path, by: &Path) -> std::io::Result<()> {
+    File::open(by)?.sync_all()?;
+    std::fs::rename(by, path)?;
+    File::open(path.parent().ok_or(std::io::ErrorKind::InvalidInput)?)?.sync_all()
+}
+
 /// Random bytes of the kernel, for nonces and sentinels.
 ///
 /// # Errors

@@ -76,7 +76,11 @@ impl Node {
     }
 
     fn call(&self, arguments: &[&str], stdin: &[u8]) -> Output {
-        let mut child = self.command(arguments).spawn().unwrap();
+        Self::feed(self.command(arguments), stdin)
+    }
+
+    fn feed(mut command: Command, stdin: &[u8]) -> Output {
+        let mut child = command.spawn().unwrap();
         // A verb that refuses may not read all of it.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         child.wait_with_output().unwrap()
@@ -457,4 +461,34 @@ fn the_right_disk_is_looked_for_again_when_the_yes_comes() {
     let failure = node.failure(job);
     assert_eq!((failure.code.as_str(), failure.retryable), ("disk_missing", false));
     assert_eq!(fs::read(node.path("dev/vda")).unwrap(), vec![0xa5; DISK]);
+}
+
+/// Of a node whose `chroot` is a stand-in, which takes longer for a boot menu than a job may take to notice that it was cancelled.
+#[test]
+fn a_converge_that_is_cancelled_ends_its_boot_files_first() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let node = Node::new();
+    let slow = "#!/bin/sh\ntouch $1/in; sleep 5; mkdir -p $1/boot/grub; echo menu >$1/boot/grub/grub.cfg.muster\n";
+    node.put("bin/chroot", slow.as_bytes());
+    fs::set_permissions(node.path("bin/chroot"), fs::Permissions::from_mode(0o755)).unwrap();
+    node.put("proc/cmdline", b"quiet\n");
+    node.put("etc/passwd", format!("root:x:{}:", nix::unistd::getuid()).as_bytes());
+    node.put("etc/group", format!("root:x:{}:", nix::unistd::getgid()).as_bytes());
+    let digest = muster_core::values::Digest::of(b"none");
+    let marker = Marker { protocol: PROTOCOL, node: node.id, claim: node.claim, epoch: 1, image: digest };
+    let converge = serde_json::from_value(serde_json::json!({
+        "lock": digest, "repository": "http://127.0.0.1/bundle", "packages": [], "absent": [], "files": [], "sysctl": {},
+        "modules_load": [], "modules_blacklist": [], "kernel_args": ["iommu=pt"], "limits": [], "services": [],
+        "principal": format!("muster:{}:1", node.id), "user_ca": "ssh-ed25519 AAAA", "marker": marker,
+    }))
+    .unwrap();
+    let plan = Plan { work: Work::Converge(converge), ..node.plan(1, 1) };
+    let mut command = node.command(&["run", &plan.job.to_string(), "1"]);
+    command.env("PATH", format!("{}:{}", node.path("bin").display(), std::env::var("PATH").unwrap()));
+    command.env("MUSTER_GRACE_S", "1");
+    node.jobs.borrow_mut().push(plan.job);
+    assert!(Node::feed(command, &json(&plan)).status.success());
+    until(|| node.path("in").exists().then_some(()));
+    ended(&node, plan.job);
+    assert_eq!(fs::read_to_string(node.path("boot/grub/grub.cfg")).unwrap(), "menu\n");
 }

@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::dpkg::{self, Database, State};
 use super::machine::Machine;
 use super::record::Record;
-use super::{kernel, managed, reboot, room};
+use super::{heal, kernel, managed, reboot, room};
 use crate::failure::{fatal, io, retryable};
 use crate::files;
 use crate::job::JobContext;
@@ -24,9 +24,8 @@ use crate::tool::{self, Call, Finished};
 
 const STATE: &str = "/var/lib/muster/apt";
 const CONFIGURATION: &str = "/var/lib/muster/apt/apt.conf";
-const ARCHIVES: &str = "/var/lib/muster/apt/archives";
-/// `dpkg --configure -a` after a kill; triggers of a kernel package alone take minutes on an emulated machine.
-const HEAL_TIMEOUT: Duration = Duration::from_secs(900);
+/// Of a run that was killed in the middle it holds the packages that dpkg was given.
+pub(super) const ARCHIVES: &str = "/var/lib/muster/apt/archives";
 const ASK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Written anew each time. Lists and archives are ours, so that what others downloaded is neither used nor removed.
@@ -53,7 +52,7 @@ Dpkg::Use-Pty "false";
 "#;
 
 /// Nobody is there to answer questions, and the bundle is reached without a proxy.
-const ENVIRONMENT: [(&str, &str); 6] = [
+pub(super) const ENVIRONMENT: [(&str, &str); 6] = [
     ("APT_CONFIG", CONFIGURATION),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("APT_LISTCHANGES_FRONTEND", "none"),
@@ -65,11 +64,12 @@ const ENVIRONMENT: [(&str, &str); 6] = [
 /// Brings the packages of the plan in, and those it does not want out.
 ///
 /// # Errors
-/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`.
+/// `package_lock_held`, `disk_full`, `bundle_unreachable`, `packages_unresolvable`, `unplanned_change`, `digest_mismatch`, `packages_failed`,
+/// `package_half_installed`.
 pub(super) fn converge(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<(), Failure> {
     dpkg::wait_for_locks(machine, cx)?;
     let _quiet = NoServiceStarts::begin(machine)?;
-    heal(machine, cx)?;
+    heal::finish(machine, plan, cx)?;
     // What came may stand in for something that was kept because it was needed: only now is it known.
     if transact(machine, plan, cx)? {
         transact(machine, plan, cx)?;
@@ -109,15 +109,13 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
     apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
     verify(machine, plan)?;
-    room::check_unpacked(machine, ARCHIVES, cx)?;
+    room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
     let (come, go) = (incoming.len(), removed.len());
     cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
     note_reboot(machine, &database, &incoming, &removed)?;
-    let anew = incoming.iter().filter(|package| !database.has(&package.name));
-    record.bring(machine, anew.map(|package| package.name.clone()))?;
+    record.bring(machine, &database, &incoming)?;
     // A cancelled job must not kill dpkg in the middle: only the deadline does.
-    let steady = JobContext::foreground(cx.remaining());
-    apt(machine, &steady, "packages_failed", &with("--no-download"))?;
+    cx.uncut(|| apt(machine, cx, "packages_failed", &with("--no-download")))?;
     // They are in the agent's bundle; here they would only fill the disk.
     std::fs::remove_dir_all(machine.path(ARCHIVES)).map_err(io(ARCHIVES))?;
     Ok(true)
@@ -141,26 +139,6 @@ fn note_reboot(
 fn is_there(database: &Database, package: &LockedPackage) -> bool {
     let found = database.find(&package.name, &package.arch);
     found.is_some_and(|found| found.state == State::Installed && found.version == package.version)
-}
-
-/// Finishes what a killed dpkg left. It need not succeed: what still lacks a dependency is mended by the transaction itself.
-fn heal(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
-    let database = Database::read(machine)?;
-    if !database.interrupted {
-        return Ok(());
-    }
-    // The note of the killed run went with a power cut, and what dpkg finishes now differs from no plan afterwards.
-    let other = kernel::of_another(machine)?;
-    let asking = database.unfinished().filter(|name| reboot::asked_by(name, true) && !other(name));
-    reboot::note(machine, asking.map(|name| format!("package {name}")))?;
-    cx.log("an earlier package transaction was interrupted: dpkg finishes it first");
-    let argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"];
-    let call = Call { argv: &argv, env: &ENVIRONMENT, timeout: Some(HEAL_TIMEOUT), ..Call::default() };
-    let done = machine.run(&JobContext::foreground(cx.remaining()), &call)?;
-    if !done.status.success() {
-        cx.log(&format!("dpkg could not finish all of it yet: {}", tool::tail(&done.stderr, 400)));
-    }
-    Ok(())
 }
 
 fn prepare(machine: &Machine) -> Result<(), Failure> {
@@ -273,7 +251,7 @@ fn strangers(machine: &Machine, plan: &ConvergePlan) -> Result<Vec<(std::path::P
     Ok(strangers)
 }
 
-fn digest_of(path: &std::path::Path) -> std::io::Result<Digest> {
+pub(super) fn digest_of(path: &std::path::Path) -> std::io::Result<Digest> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; 1 << 20]);
     loop {
         match file.read(&mut chunk)? {

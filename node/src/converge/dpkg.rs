@@ -28,6 +28,8 @@ pub(crate) struct Package {
     pub(crate) version: String,
     pub(crate) arch: String,
     pub(crate) state: State,
+    /// Whether it was cut while it unpacked (`reinstreq`): apt does nothing until it has its archive again.
+    pub(super) cut_in_unpacking: bool,
     /// Whether the system cannot do without it.
     pub(crate) essential: bool,
     /// Depends and Pre-Depends: of each clause, the names any one of which will do.
@@ -102,6 +104,7 @@ impl Database {
                 version: field("Version"),
                 arch,
                 state,
+                cut_in_unpacking: words.contains(" reinstreq "),
                 essential,
                 needs,
                 provides,
@@ -139,6 +142,11 @@ impl Database {
     /// Names of those that dpkg did not get through with.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = &str> {
         self.names().filter(|name| self.there(name).any(|package| package.state == State::Unfinished))
+    }
+
+    /// Names of those that were cut while they unpacked.
+    pub(super) fn cut_in_unpacking(&self) -> impl Iterator<Item = &str> {
+        self.names().filter(|name| self.there(name).any(|package| package.cut_in_unpacking))
     }
 
     /// The packages of this name that are there.
@@ -253,6 +261,7 @@ mod tests {
         assert_eq!(one("g").needs, [vec!["libc6"], vec!["perl"], vec!["a", "b"]]);
         assert_eq!(one("g").provides, ["mta", "h"]);
         assert_eq!(database.unfinished().collect::<Vec<_>>(), ["a", "d"]);
+        assert_eq!(database.cut_in_unpacking().collect::<Vec<_>>(), ["d"]);
         assert!(
             database.find("a", "arm64").is_none() && !database.has("b") && !database.has("c") && !database.has("e")
         );

@@ -9,14 +9,17 @@ use muster_core::wire::node::Failure;
 use super::item::{self, Item};
 use super::machine::Machine;
 use super::record::LeavingPackages;
-use super::{managed, pending::Pending, reboot};
-use crate::failure::{fatal, retryable};
+use super::{managed, pending::Pending, reboot, room};
+use crate::failure::{fatal, io, retryable};
+use crate::files;
 use crate::job::JobContext;
 
 /// What modprobe is told; copied into each initramfs.
 pub(super) const MODPROBE: &str = "/etc/modprobe.d/";
 /// Before a release, the names of its files.
-const INITRAMFS: &str = "/boot/initrd.img-";
+pub(super) const INITRAMFS: &str = "/boot/initrd.img-";
+/// What GRUB reads when the machine boots.
+pub(super) const MENU: &str = "/boot/grub/grub.cfg";
 const MODULES: &str = "/lib/modules/";
 const FILE_MAX: u64 = 1 << 20;
 const MODPROBE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -90,11 +93,12 @@ pub(super) fn apply(machine: &Machine, plan: &ConvergePlan, held: bool, cx: &Job
 /// Rewrites boot files for settings that changed: GRUB's menu for arguments, the initramfs of every kernel that may boot for what modprobe is told there.
 ///
 /// # Errors
-/// `grub_failed`, `initramfs_failed`.
+/// `grub_failed`, `initramfs_failed`, `disk_full`.
 pub(super) fn apply_boot(machine: &Machine, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
     if pending.paths.contains(managed::GRUB) {
         cx.progress("writes the boot menu", None, None, None);
-        machine.output(cx, "grub_failed", &["update-grub"], BOOT_FILES_TIMEOUT)?;
+        cx.uncut(|| write_menu(machine, cx))?;
+        reboot::note_written(machine, managed::GRUB)?;
     }
     let told: Vec<&String> = pending.paths.iter().filter(|path| path.starts_with(MODPROBE)).collect();
     if told.is_empty() {
@@ -109,11 +113,20 @@ pub(super) fn apply_boot(machine: &Machine, pending: &Pending, cx: &JobContext) 
         // What modprobe is told matters only where the module is, or where it was told otherwise before; minutes are saved.
         if initramfs_holds(machine, &release, (&modules, &told), cx)? {
             cx.progress(&format!("writes the initramfs of {release}"), None, None, None);
+            room::check_initramfs(machine)?;
             let argv = ["update-initramfs", "-u", "-k", &release];
-            machine.output(cx, "initramfs_failed", &argv, BOOT_FILES_TIMEOUT)?;
+            cx.uncut(|| machine.output(cx, "initramfs_failed", &argv, BOOT_FILES_TIMEOUT))?;
         }
     }
-    Ok(())
+    told.iter().try_for_each(|path| reboot::note_written(machine, path))
+}
+
+/// As update-grub does, which is one line around grub-mkconfig. That empties the menu before it fills it, and syncs nothing: cut there, the node would boot
+/// no more. So it is told another name.
+fn write_menu(machine: &Machine, cx: &JobContext) -> Result<(), Failure> {
+    let new = format!("{MENU}.muster");
+    machine.output(cx, "grub_failed", &["grub-mkconfig", "-o", &new], BOOT_FILES_TIMEOUT)?;
+    files::replace_durably(&machine.path(MENU), &machine.path(&new)).map_err(io(MENU))
 }
 
 /// The module that a line of modprobe.d(5) is about.
@@ -134,7 +147,7 @@ fn bootable(machine: &Machine) -> BTreeSet<String> {
 }
 
 /// The releases that there are files of.
-fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
+pub(super) fn releases(machine: &Machine, files: &str) -> BTreeSet<String> {
     let (folder, prefix) = files.rsplit_once('/').unwrap_or_default();
     let names = std::fs::read_dir(machine.path(folder)).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -213,7 +226,7 @@ pub(crate) fn newest_release<'a>(packages: impl Iterator<Item = &'a str>) -> Opt
 }
 
 /// The release of a kernel package; `None` when it is not named by one.
-fn release_of(package: &str) -> Option<String> {
+pub(super) fn release_of(package: &str) -> Option<String> {
     let release = package.strip_prefix("linux-image-")?;
     let named = release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains("-dbg");
     named.then(|| release.trim_end_matches("-unsigned").to_owned())

@@ -6,6 +6,7 @@
 mod apt; // Packages, in one transaction from the bundle
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, whole or not at all
+mod heal; // What a killed dpkg left
 mod item; // What must be and what is; the report
 pub(crate) mod kernel; // Settings, modules, command line, release
 pub(crate) mod machine; // The system that is converged
@@ -61,6 +62,7 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     }
     let mut pending = Pending::load(machine)?;
     let settled = before.iter().all(|item| item.fits || item.by_reboot);
+    pending.paths.extend(reboot::not_brought(machine, &before)?.into_iter().map(str::to_owned));
     let database = dpkg::Database::read(machine)?;
     if settled && pending.is_empty() && !database.interrupted {
         Record::load(machine)?.prune(machine, &database, plan)?;

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::file::Target;
 use super::item::Item;
-use super::kernel;
 use super::machine::Machine;
+use super::{kernel, managed};
 use crate::files;
 use crate::job::JobContext;
 
@@ -32,6 +32,8 @@ struct Note {
     version: u32,
     /// As items are called: `package nvidia-open`, `file /etc/modprobe.d/nvidia.conf`.
     items: BTreeSet<String>,
+    /// Settings whose boot files were written since the boot: what still differs from them waits for the next one.
+    written: BTreeSet<String>,
 }
 
 /// Whether a change of this package holds only after a reboot. A GPU driver that was not there before is loaded without one, unless another is
@@ -73,6 +75,33 @@ pub(super) fn note(machine: &Machine, items: impl Iterator<Item = String>) -> Re
     }
     note.version = 1;
     files::write_json(&machine.path(PATH), 0o600, &note)
+}
+
+/// Writes down that the boot files of this setting are written.
+///
+/// # Errors
+/// `io`, or `malformed`.
+pub(super) fn note_written(machine: &Machine, path: &str) -> Result<(), Failure> {
+    let mut note: Note = files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default();
+    note.written.insert(path.to_owned());
+    note.version = 1;
+    files::write_json(&machine.path(PATH), 0o600, &note)
+}
+
+/// Settings that the last boot should have brought and did not, though they are configured: somebody put a boot file back from a copy, or wrote it without
+/// them. Another boot brings them only once their boot files are written anew, which is done once in a boot.
+///
+/// # Errors
+/// `io`, or `malformed`.
+pub(super) fn not_brought(machine: &Machine, items: &[Item]) -> Result<Vec<&'static str>, Failure> {
+    let note: Note = files::read_json(&machine.path(PATH), MAX)?.unwrap_or_default();
+    let differs = |prefix: &str| items.iter().any(|item| !item.fits && item.name.starts_with(prefix));
+    // A kernel that has yet to come brings its menu entry; and a system without a menu has no entry to choose.
+    let other_kernel = differs("running kernel") && !differs("package linux-image-");
+    let menu = machine.path(kernel::MENU).exists() && (other_kernel || differs("kernel argument "));
+    let settings = [(managed::GRUB, menu), (managed::BLACKLIST, differs("blacklisted module "))];
+    let owed = settings.into_iter().filter(|(path, owed)| *owed && !note.written.contains(*path));
+    Ok(owed.map(|(path, _)| path).collect())
 }
 
 /// Each thing that waits for the reboot.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_core::stacks::{ConvergePlan, MANAGED};
+use muster_core::stacks::{ConvergePlan, LockedPackage, MANAGED};
 use muster_core::values::Digest;
 use muster_core::wire::node::Failure;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ pub(super) struct Record {
     packages: BTreeSet<String>,
     /// Files that were not there before a stack put them there, with the SHA-256 of what it wrote.
     files: BTreeMap<String, String>,
+    /// SHA-256 of the archives that dpkg was given last: one that was cut in them is given them again.
+    given: BTreeSet<String>,
 }
 
 /// Packages of former locks that the plan does not have.
@@ -62,14 +64,27 @@ impl Record {
         files::write_json(&machine.path(PATH), 0o600, self)
     }
 
-    /// Before a transaction: the packages that it brings anew. A run that is killed in it leaves names of what is perhaps not there, until [`Self::prune`].
+    /// Before a transaction: the packages that it brings anew, and the archives it installs. A run that is killed in it leaves names of what is perhaps
+    /// not there, until [`Self::prune`].
     ///
     /// # Errors
     /// `io`.
-    pub(super) fn bring(&mut self, machine: &Machine, names: impl Iterator<Item = String>) -> Result<(), Failure> {
-        let before = self.packages.len();
-        self.packages.extend(names);
-        if self.packages.len() == before { Ok(()) } else { self.store(machine) }
+    pub(super) fn bring(
+        &mut self,
+        machine: &Machine,
+        database: &Database,
+        incoming: &[&LockedPackage],
+    ) -> Result<(), Failure> {
+        let before = self.clone();
+        let anew = incoming.iter().filter(|package| !database.has(&package.name));
+        self.packages.extend(anew.map(|package| package.name.clone()));
+        self.given = incoming.iter().map(|package| package.sha256.hex()).collect();
+        if *self == before { Ok(()) } else { self.store(machine) }
+    }
+
+    /// Whether the last transaction installed this archive.
+    pub(super) fn was_given(&self, archive: &Digest) -> bool {
+        self.given.contains(&archive.hex())
     }
 
     /// Forgets packages that are gone, whoever removed them: of that name a person may install one.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::clock::Clock;
@@ -24,6 +25,8 @@ pub struct JobContext {
     started: Instant,
     timeout: Duration,
     spool: Option<Spool>,
+    /// Whether something runs that must not be cut; see [`Self::uncut`].
+    uncut: AtomicBool,
 }
 
 /// Where a job's lines go.
@@ -50,12 +53,19 @@ impl JobContext {
     /// `io` when its lines cannot be opened.
     pub fn spooled(spool: &Spool, timeout: Duration) -> Result<Self, Failure> {
         let (sink, spool) = (Sink::Spool(spool.append()?), Some(spool.clone()));
-        Ok(Self { sink, clock: Clock::System, started: Instant::now(), timeout, spool })
+        Ok(Self { sink, clock: Clock::System, started: Instant::now(), timeout, spool, uncut: AtomicBool::new(false) })
     }
 
     /// For a verb that runs by hand or in a test: progress goes to stderr, and nothing cancels it but its deadline.
     pub fn foreground(timeout: Duration) -> Self {
-        Self { sink: Sink::Stderr, clock: Clock::System, started: Instant::now(), timeout, spool: None }
+        Self {
+            sink: Sink::Stderr,
+            clock: Clock::System,
+            started: Instant::now(),
+            timeout,
+            spool: None,
+            uncut: AtomicBool::new(false),
+        }
     }
 
     /// The job's folder; none when run by hand.
@@ -79,9 +89,17 @@ impl JobContext {
         self.emit(&Line::Log { at: self.clock.now(), text: capped(text) });
     }
 
-    /// Whether somebody asked this job to stop.
+    /// Does what leaves the node broken where it is cut, such as dpkg's work: until it ends nobody is told of a cancellation, and only the deadline counts.
+    pub fn uncut<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.uncut.store(true, Ordering::SeqCst);
+        let done = act();
+        self.uncut.store(false, Ordering::SeqCst);
+        done
+    }
+
+    /// Whether somebody asked this job to stop, and it may.
     pub fn cancelled(&self) -> bool {
-        self.spool.as_ref().is_some_and(|spool| spool.cancel().exists())
+        !self.uncut.load(Ordering::SeqCst) && self.spool.as_ref().is_some_and(|spool| spool.cancel().exists())
     }
 
     /// When the whole job must have ended, on the node's own monotonic clock.

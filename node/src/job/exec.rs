@@ -14,7 +14,7 @@ use crate::failure::{fatal, retryable};
 use crate::gates::Kept;
 use crate::{converge, disk, files, gates, health};
 
-/// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it.
+/// How long work may take to notice that it was cancelled or is over its deadline, before its process ends under it. Tests say less by `MUSTER_GRACE_S`.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Runs the job whose spool was prepared. Nobody listens to this process: all it has to say goes into the spool.
@@ -28,13 +28,13 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     let spool = Spool::of(job);
     let plan: Plan =
         files::read_json(&spool.plan(), PLAN_MAX)?.ok_or_else(|| fatal("no_plan", "the job has no plan"))?;
-    let mut cx = JobContext::spooled(&spool, Duration::from_secs(plan.timeout_s))?;
+    let cx = Arc::new(JobContext::spooled(&spool, Duration::from_secs(plan.timeout_s))?);
     let ending = Arc::new(Mutex::new(()));
-    watch(&spool, &plan, Arc::clone(&ending))?;
+    watch(&spool, Arc::clone(&cx), Arc::clone(&ending));
     spool.set_worker(plan.attempt)?;
 
     let mut looks = Vec::new();
-    let worked = std::panic::catch_unwind(AssertUnwindSafe(|| work(&plan, &mut cx, &mut looks)));
+    let worked = std::panic::catch_unwind(AssertUnwindSafe(|| work(&plan, &cx, &mut looks)));
     let result = match worked {
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => WorkResult::Failed(failure),
@@ -49,7 +49,7 @@ pub fn exec(job: JobId) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-fn work(plan: &Plan, cx: &mut JobContext, looks: &mut Vec<Kept>) -> Result<WorkResult, Failure> {
+fn work(plan: &Plan, cx: &JobContext, looks: &mut Vec<Kept>) -> Result<WorkResult, Failure> {
     match &plan.work {
         Work::WriteImage(image) => disk::write_image(plan, image, cx).map(WorkResult::ImageWritten),
         Work::Wipe(wipe) => disk::wipe(plan, wipe, cx).map(|disks| WorkResult::Wiped { disks }),
@@ -74,10 +74,12 @@ fn finish(cx: &JobContext, spool: &Spool, result: WorkResult) -> Result<ExitCode
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Ends this process when its work sticks (a dead disk, a bug): a job that is over its deadline must not keep the lock for ever.
-fn watch(spool: &Spool, plan: &Plan, ending: Arc<Mutex<()>>) -> Result<(), Failure> {
-    let cx = JobContext::spooled(spool, Duration::from_secs(plan.timeout_s))?;
+/// Ends this process when its work sticks (a dead disk, a bug): a job that is over its deadline must not keep the lock for ever. It goes by the work's
+/// own context, which is not cancelled while the work does what must not be cut.
+fn watch(spool: &Spool, cx: Arc<JobContext>, ending: Arc<Mutex<()>>) {
     let spool = spool.clone();
+    let grace = std::env::var("MUSTER_GRACE_S").ok().and_then(|seconds| seconds.parse().ok());
+    let grace = grace.map_or(GRACE, Duration::from_secs);
     std::thread::spawn(move || {
         let mut overdue: Option<Instant> = None;
         loop {
@@ -85,9 +87,9 @@ fn watch(spool: &Spool, plan: &Plan, ending: Arc<Mutex<()>>) -> Result<(), Failu
             match (cx.check(), overdue) {
                 (Ok(()), _) => overdue = None,
                 (Err(_), None) => overdue = Some(Instant::now()),
-                (Err(why), Some(since)) if since.elapsed() > GRACE => {
+                (Err(why), Some(since)) if since.elapsed() > grace => {
                     let _ending = ending.lock().unwrap_or_else(PoisonError::into_inner);
-                    let text = format!("{}; the work did not stop by itself within {} s", why.message, GRACE.as_secs());
+                    let text = format!("{}; the work did not stop by itself within {} s", why.message, grace.as_secs());
                     let _ = finish(&cx, &spool, WorkResult::Failed(retryable("stuck", text)));
                     std::process::exit(1);
                 }
@@ -95,7 +97,6 @@ fn watch(spool: &Spool, plan: &Plan, ending: Arc<Mutex<()>>) -> Result<(), Failu
             }
         }
     });
-    Ok(())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

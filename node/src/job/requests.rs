@@ -26,7 +26,7 @@ pub fn answer(job: JobId, answer: impl Read) -> Result<(), Failure> {
     files::write_json(&spool.answer(), 0o600, &answer)
 }
 
-/// Asks a job to stop. It ends with the result `cancelled`, at the latest a minute later.
+/// Asks a job to stop. It ends with the result `cancelled`, at the latest a minute later; one that changes packages or boot files ends those first.
 ///
 /// # Errors
 /// `no_job` when it does not run, `io`.

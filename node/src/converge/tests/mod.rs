@@ -87,7 +87,7 @@ fn a_node_becomes_its_plan_once_and_stays_it() {
     assert_eq!(tree.text("/var/log/starts").matches("daemon started by its package").count(), 0, "policy-rc.d kept it");
     assert_eq!(tree.text("/var/log/units"), "daemon-reload\nenable daemon.service\nstart daemon.service\n");
     assert!(!machine.path("/usr/sbin/policy-rc.d").exists());
-    assert_eq!(tree.text("/var/log/grub"), "update-grub\n");
+    assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
 
     let started = Instant::now();
     let again = run_on(&machine, &plan, &cx()).expect("the second run");

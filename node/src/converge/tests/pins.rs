@@ -107,21 +107,8 @@ fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
     let machine = tree.machine();
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("installed");
     // apt unpacks the top of a tuple first: the second cut is where the first one has not been.
-    for cut_in in ["drv-fabric", "drv-kmod"] {
-        tree.write(&format!("/run/{cut_in}"), "");
-        let ended = std::thread::scope(|scope| {
-            let converging = scope.spawn(|| run_on(&machine, &tuple(&bundle, "2.0"), &cx()));
-            while !converging.is_finished() && !machine.path(&format!("/run/in-{cut_in}")).exists() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            let inside = tree.kill_everything();
-            (inside, converging.join().expect("no panic"))
-        });
-        let (inside, ended) = ended;
-        assert!(inside > 0, "it ended before it was cut in {cut_in}: {ended:?}");
-        assert!(failure(ended).retryable, "{cut_in}");
-        tree.remove(&format!("/run/{cut_in}"));
-        tree.remove(&format!("/run/in-{cut_in}"));
+    for package in ["drv-fabric", "drv-kmod"] {
+        cut_in(&tree, &tuple(&bundle, "2.0"), package);
     }
     assert_ne!(versions(&machine), whole("1.0"), "the cut left something half done");
     assert_ne!(versions(&machine), whole("2.0"), "the cut left something half done");
@@ -131,6 +118,56 @@ fn a_tuple_cut_in_the_middle_is_whole_after_the_next_run() {
     // From such a half, back as well.
     run_on(&machine, &tuple(&bundle, "1.0"), &cx()).expect("rolled back");
     assert_eq!(versions(&machine), whole("1.0"));
+}
+
+/// A power cut while this package's preinst runs.
+fn cut_in(tree: &Tree, plan: &ConvergePlan, package: &str) {
+    tree.write(&format!("/run/{package}"), "");
+    let (inside, ended) = std::thread::scope(|scope| {
+        let machine = tree.machine();
+        let converging = scope.spawn(move || run_on(&machine, plan, &cx()));
+        while !converging.is_finished() && !tree.path(&format!("/run/in-{package}")).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (tree.kill_everything(), converging.join().expect("no panic"))
+    });
+    assert!(inside > 0, "it ended before it was cut in {package}: {ended:?}");
+    assert!(failure(ended).retryable, "{package}");
+    tree.remove(&format!("/run/{package}"));
+    tree.remove(&format!("/run/in-{package}"));
+    let database = dpkg::Database::read(&tree.machine()).expect("a database");
+    assert!(database.cut_in_unpacking().any(|name| name == package), "{package} was cut elsewhere");
+}
+
+#[test]
+fn a_lock_without_what_another_one_was_cut_in_is_converged_to() {
+    let Some((tree, bundle)) = setup(&["1.0", "2.0"]) else { return };
+    let (machine, without) = (tree.machine(), Bundle::of(&[("other", "1.0", "", &[])]));
+    // Of the image.
+    tree.write("/etc/apt/sources.list.d/other.list", &bundle.source());
+    let said = tree.output(&["apt-get", "update"]) + &tree.output(&["apt-get", "-y", "install", "drv-kmod=1.0"]);
+    tree.remove("/etc/apt/sources.list.d/other.list");
+    assert_eq!(versions(&machine)[0], "1.0", "{said}");
+    let back = without.plan(&[("other", "1.0")]);
+    // What the other lock brings anew leaves, and what depends on it, whether or not dpkg has been there.
+    let brings = bundle.plan(&[("drv-lib", "1.0"), ("drv-tools", "1.0")]);
+    cut_in(&tree, &brings, "drv-lib");
+    run_on(&machine, &back, &cx()).expect("back to a lock without it");
+    assert_eq!(versions(&machine), ["1.0", "absent", "absent", "absent", "absent"]);
+    assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
+    // What the image had stays, at the version that it was about to have.
+    cut_in(&tree, &bundle.plan(&[("drv-kmod", "2.0")]), "drv-kmod");
+    run_on(&machine, &back, &cx()).expect("back to a lock without its upgrade");
+    assert_eq!(versions(&machine), ["2.0", "absent", "absent", "absent", "absent"]);
+    assert!(run_on(&machine, &back, &cx()).expect("and again").clean());
+    // Without its archive nobody can finish it but a lock that has it.
+    cut_in(&tree, &bundle.plan(&[("drv-kmod", "1.0")]), "drv-kmod");
+    tree.remove("/var/lib/muster/apt/archives/drv-kmod_1.0_amd64.deb");
+    let failed = failure(run_on(&machine, &back, &cx()));
+    assert_eq!((failed.code.as_str(), failed.retryable), ("package_half_installed", false), "{failed:?}");
+    assert!(failed.message.starts_with("drv-kmod "), "{failed:?}");
+    run_on(&machine, &bundle.plan(&[("drv-kmod", "1.0")]), &cx()).expect("by such a lock");
+    run_on(&machine, &back, &cx()).expect("and then back");
 }
 
 #[test]
@@ -200,13 +237,12 @@ fn a_lock_of_somebody_else_is_waited_for_and_then_reported() {
 struct Small(std::path::PathBuf);
 
 impl Small {
-    fn mount(tree: &Tree, path: &str, size: &str) -> Self {
+    fn mount(tree: &Tree, path: &str, options: &str) -> Self {
         let at = tree.path(path);
         std::fs::create_dir_all(&at).expect("a folder");
         unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace of our own");
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).expect("private");
-        let options = format!("size={size}");
-        mount(Some("small"), &at, Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).expect("a tmpfs");
+        mount(Some("small"), &at, Some("tmpfs"), MsFlags::empty(), Some(options)).expect("a tmpfs");
         Self(at)
     }
 }
@@ -221,7 +257,7 @@ impl Drop for Small {
 fn a_full_disk_is_refused_before_anything_is_half_configured() {
     let Some((tree, bundle)) = setup(&["1.0"]) else { return };
     let machine = tree.machine();
-    let small = Small::mount(&tree, "/opt", "2m");
+    let small = Small::mount(&tree, "/opt", "size=2m");
     let mut wanted: Vec<(&str, &str)> = TUPLE.iter().map(|(name, _)| (*name, "1.0")).collect();
     wanted.push(("big", "1.0"));
     let plan = bundle.plan(&wanted);
@@ -234,6 +270,37 @@ fn a_full_disk_is_refused_before_anything_is_half_configured() {
     drop(small);
     run_on(&machine, &plan, &cx()).expect("with room");
     assert_eq!(versions(&machine), whole("1.0"));
+}
+
+#[test]
+fn files_beyond_their_number_are_refused_before_anything_is_half_configured() {
+    let Some(tree) = Tree::unpack() else { return };
+    let names: Vec<String> = (0..400).map(|n| format!("opt/many/{n}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let (machine, bundle) = (tree.machine(), Bundle::of(&[("many", "1.0", "", &files)]));
+    let small = Small::mount(&tree, "/opt", "size=8m,nr_inodes=350");
+    let full = failure(run_on(&machine, &bundle.plan(&[("many", "1.0")]), &cx()));
+    let database = dpkg::Database::read(&machine).expect("a database");
+    assert!(!database.interrupted && !database.has("many"), "{full:?}");
+    assert!(full.code == "disk_full" && full.message.contains("files may yet be made on /opt"), "{full:?}");
+    drop(small);
+    run_on(&machine, &bundle.plan(&[("many", "1.0")]), &cx()).expect("with room");
+}
+
+#[test]
+fn an_initramfs_that_its_kernel_will_write_is_counted_before() {
+    let Some(tree) = Tree::unpack() else { return };
+    let writes = "#!/bin/sh\nset -e\nhead -c 5M /dev/zero >/boot/initrd.img-6.1.0-40-amd64\n";
+    let kernel = ("linux-image-6.1.0-40-amd64", "6.1.2-1");
+    let (machine, bundle) = (tree.machine(), Bundle::of(&[(kernel.0, kernel.1, "", &[("postinst", writes)])]));
+    let small = Small::mount(&tree, "/boot", "size=8m");
+    tree.write("/boot/initrd.img-6.1.0-9-amd64", &"x".repeat(4 << 20));
+    let full = failure(run_on(&machine, &bundle.plan(&[kernel]), &cx()));
+    let database = dpkg::Database::read(&machine).expect("a database");
+    assert!(!database.interrupted && !database.has(kernel.0), "{full:?}");
+    assert!(full.code == "disk_full" && full.message.contains("free on /boot"), "{full:?}");
+    drop(small);
+    run_on(&machine, &bundle.plan(&[kernel]), &cx()).expect("with room");
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
     tree.write("/var/log/grub", "");
     let report = run_on(&machine, &old, &cx()).expect("the rollback");
     assert_eq!(report.reboot_for, ["running kernel", "reboot for package linux-image-6.1.0-40-amd64"]);
-    assert_eq!(tree.text("/var/log/grub"), "update-grub\n");
+    assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
     // As grub-mkconfig reads it, and as 10_linux calls its entries.
     let read = format!("GRUB_DEVICE_UUID=0b5e-11; . {menu}; echo $GRUB_DEFAULT $GRUB_DISABLE_SUBMENU");
     assert_eq!(tree.output(&["sh", "-c", &read]), "gnulinux-6.1.0-40-amd64-advanced-0b5e-11 true\n");
@@ -209,6 +209,55 @@ fn a_former_kernel_is_booted_although_a_newer_one_is_there() {
     let booted = run_on(&machine, &old, &cx()).expect("after the boot");
     assert_eq!(booted.reboot_for, Vec::<String>::new());
     assert_eq!(outcomes(&booted, ItemOutcome::Changed), [item.as_str(), "package linux-image-6.1.0-41-amd64"]);
-    assert_eq!((tree.text(menu), tree.text("/var/log/grub")), (by_itself, "update-grub\nupdate-grub\n".into()));
+    assert_eq!((tree.text(menu), tree.text("/var/log/grub")), (by_itself, "grub-mkconfig\ngrub-mkconfig\n".into()));
     assert!(run_on(&machine, &old, &cx()).expect("and again").clean());
+}
+
+#[test]
+fn a_boot_menu_that_was_cut_in_writing_is_still_the_former_one() {
+    let Some((tree, bundle)) = setup() else { return };
+    let (machine, menu) = (tree.machine(), "/boot/grub/grub.cfg");
+    let mut plan = bundle.plan(&[]);
+    plan.kernel_args = vec!["iommu=pt".into()];
+    tree.write(menu, "former\n");
+    tree.write("/run/slow-grub", "");
+    let ended = std::thread::scope(|scope| {
+        let converging = scope.spawn(|| run_on(&machine, &plan, &cx()));
+        tree.wait_for("/run/in-grub");
+        assert!(tree.kill_everything() > 0);
+        converging.join().expect("no panic")
+    });
+    assert_eq!(failure(ended).code, "grub_failed");
+    assert_eq!(tree.text(menu), "former\n");
+    tree.remove("/run/slow-grub");
+    run_on(&machine, &plan, &cx()).expect("the run after the cut");
+    assert_eq!(tree.text(menu), "menu\n");
+}
+
+#[test]
+fn boot_files_that_lost_a_setting_are_written_once_before_the_boot_that_brings_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let mut plan = bundle.plan(&[]);
+    plan.kernel_args = vec!["iommu=pt".into()];
+    plan.modules_blacklist = vec!["nouveau".into()];
+    run_on(&machine, &plan, &cx()).expect("configured");
+    // It booted by boot files from somebody's copy.
+    boot(&tree);
+    tree.write("/var/log/grub", "");
+    tree.write("/sys/module/nouveau/refcnt", "1\n");
+    tree.program("/usr/sbin/update-initramfs", "#!/bin/sh\necho \"$@\" >>/var/log/initramfs\n");
+    tree.program("/usr/bin/lsinitramfs", "#!/bin/sh\necho usr/lib/modules/6.1.0-9-amd64/kernel/nouveau.ko\n");
+    tree.write("/boot/initrd.img-6.1.0-9-amd64", "");
+    std::fs::create_dir_all(tree.path("/usr/lib/modules/6.1.0-9-amd64")).expect("a folder");
+    for _ in 0..2 {
+        let report = run_on(&machine, &plan, &cx()).expect("it waits for a boot");
+        assert_eq!(report.reboot_for, ["blacklisted module nouveau", "kernel argument iommu=pt"]);
+        assert_eq!(tree.text("/var/log/grub"), "grub-mkconfig\n");
+        assert_eq!(tree.text("/var/log/initramfs"), "-u -k 6.1.0-9-amd64\n");
+    }
+    std::fs::remove_dir_all(tree.path("/sys/module/nouveau")).expect("a folder");
+    tree.write("/proc/cmdline", "quiet iommu=pt\n");
+    boot(&tree);
+    assert!(run_on(&machine, &plan, &cx()).expect("after the boot").clean());
 }

@@ -45,10 +45,20 @@ for unit in "$@"; do
     esac
 done
 "#;
+/// As GRUB's own, it empties what it writes before it fills it.
+const GRUB_MKCONFIG: &str = r#"#!/bin/sh
+set -e
+[ "$1" = -o ]
+mkdir -p "${2%/*}"
+: >"$2"
+[ ! -e /run/slow-grub ] || { touch /run/in-grub; sleep 60; }
+echo menu >"$2"
+echo grub-mkconfig >>/var/log/grub
+"#;
 const PROGRAMS: [(&str, &str); 4] = [
     ("/usr/bin/systemctl", SYSTEMCTL),
     ("/usr/bin/journalctl", "#!/bin/sh\necho it is broken\n"),
-    ("/usr/sbin/update-grub", "#!/bin/sh\necho update-grub >>/var/log/grub\n"),
+    ("/usr/sbin/grub-mkconfig", GRUB_MKCONFIG),
     // As init-system-helpers' own: it asks policy-rc.d before it starts anything.
     (
         "/usr/sbin/start-service",
