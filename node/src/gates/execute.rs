@@ -323,10 +323,11 @@ pub(super) fn understand(
     (exit, answer, messages): (i32, &[u8], &[u8]),
     serial: Option<&str>,
 ) -> Result<Reading, Stop> {
-    let text = std::str::from_utf8(answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
     let messages = String::from_utf8_lossy(messages);
-    let answer = Answer { exit, text, messages: &messages, serial };
-    let reading = parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref());
+    let reading = parsers::text(&gate.parser, answer).and_then(|text| {
+        let answer = Answer { exit, text: &text, messages: &messages, serial };
+        parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref())
+    });
     reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
 }
 

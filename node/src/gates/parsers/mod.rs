@@ -26,6 +26,7 @@ mod smartctl; // Disk health
 mod stress_ng; // Processor load with verification
 mod stressapptest; // Memory under load
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use muster_core::gates::xid::XidOverrides;
@@ -157,6 +158,14 @@ pub(super) fn parse_by(parser: &str, answer: &Answer<'_>, xid: Option<&XidOverri
 /// Longest answer that a parser is given, in bytes: with `log_buf_len=8M` dmesg prints that, and a time before each line.
 pub(super) fn answer_max(parser: &str) -> usize {
     if parser == "kernel-log" { OUTPUT_MAX } else { ANSWER_MAX }
+}
+
+/// An answer as text. Into that of nvidia-smi processes write names of any bytes, which its parser cuts out: it refuses itself what is no text beside them.
+pub(super) fn text<'a>(parser: &str, answer: &'a [u8]) -> Result<Cow<'a, str>, String> {
+    match String::from_utf8_lossy(answer) {
+        Cow::Owned(_) if parser != "nvidia-smi-xml" => Err("it is not UTF-8".into()),
+        text => Ok(text),
+    }
 }
 
 /// What of a tool's output its parser can do without: an hour of progress is longer than any answer.
