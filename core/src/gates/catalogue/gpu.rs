@@ -86,6 +86,8 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.fabric_bandwidth", TEXT),
     each(GPU, "gpu.fabric_route_unhealthy", "flags"),
     each(GPU, "gpu.fabric_access_recovery", "flags"),
+    // Something of it could not be told because it is lost, or waits for a reset.
+    each(GPU, "gpu.unreachable", "flags"),
 ];
 
 /// `dcgmi diag -j`: one result is one test on one entity (a GPU, or the node).
