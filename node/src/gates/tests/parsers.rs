@@ -126,8 +126,12 @@ fn contradictions_and_strangers_are_errors() {
     }
     assert!(read("stress-ng", 0, STRESS, "").is_err(), "it never said that it completed");
     assert!(read("stress-ng", 2, STRESS, STRESS_SAID).is_err(), "an exit status without a failure");
-    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected";
+    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
     assert_eq!(shown(&read("stress-ng", 2, STRESS, failed).expect("a failure"))[0], "stress.failures=1");
+    assert!(
+        read("stress-ng", 0, STRESS, &failed[failed.find('\n').expect("a line")..]).is_err(),
+        "unsuccessful, and well"
+    );
     let other = Answer { exit: 0, text: SMART, messages: "", serial: Some("ANOTHER") };
     assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
 }
