@@ -44,7 +44,7 @@ pub(super) struct Answer<'a> {
     pub(super) exit: i32,
     /// stdout, or the file the gate names as its output.
     pub(super) text: &'a str,
-    /// stderr.
+    /// stderr; where the answer is a file, what stands on stdout too.
     pub(super) messages: &'a str,
     /// The disk it was asked about.
     pub(super) serial: Option<&'a str>,
