@@ -105,3 +105,30 @@ fn a_warning_beside_a_pass_is_counted_and_told() {
     assert_eq!(reading.number("dcgm.warnings", ""), Some(before + 1.0));
     assert_eq!(reading.notes.last().map(String::as_str), Some("pcie: PCIe replays are above their threshold"));
 }
+
+/// As dcgmi writes a test that failed of itself, on no GPU in particular: without results, its warnings in the summary. One that was not run has no summary.
+#[test]
+fn a_test_that_only_its_summary_tells_of_is_read() {
+    let gate = shipped("admit", "dcgm.r3");
+    let tests: Vec<(&str, &str)> = LEVEL_2.iter().chain(&LEVEL_3).map(|test| (*test, "Pass")).collect();
+    let whole: Value = serde_json::from_str(&answer(&tests)).expect("the answer");
+    let with = |summary: Option<Value>, results: bool| {
+        let mut document = whole.clone();
+        let software = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0].as_object_mut().expect("a test");
+        software.remove("test_summary");
+        software.extend(summary.map(|summary| ("test_summary".to_owned(), summary)));
+        software.retain(|key, _| results || key != "results");
+        document.to_string()
+    };
+    let sentence = "GPU 0 is detached.";
+    let failed = with(Some(json!({ "status": "Fail", "warnings": [{ "error_id": 1, "warning": sentence }] })), false);
+    assert_eq!(verdict(&gate, 226, &failed), Verdict::Fail);
+    let answer = Answer { exit: 226, text: &failed, messages: "", serial: None };
+    let reading = parse("dcgm-diag", &answer).expect("an answer");
+    assert_eq!((reading.number("dcgm.failed", ""), reading.notes.len()), (Some(1.0), 1));
+    assert!(reading.notes[0].ends_with(sentence), "{:?}", reading.notes);
+    assert_eq!(verdict(&gate, 0, &with(Some(json!({ "status": "Pass" })), true)), Verdict::Pass);
+    for (summary, results) in [(Some(json!({ "status": "Pass" })), false), (None, true), (None, false)] {
+        assert_eq!(verdict(&gate, 0, &with(summary.clone(), results)), Verdict::Error, "{summary:?} {results}");
+    }
+}

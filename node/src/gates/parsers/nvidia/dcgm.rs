@@ -65,7 +65,14 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
     let mut tests = Vec::new();
     for test in report.diagnostic.test_categories.into_iter().flat_map(|category| category.tests) {
         let (mut results, mut warnings) = (Vec::new(), Vec::new());
-        let notes = test.test_summary.info.iter().map(said).collect();
+        // Of a test that was not run there is no summary.
+        let (summary, notes) = match test.test_summary {
+            Some(V4Summary { status, info, warnings: of_all }) => {
+                warnings.extend(of_all.iter().map(said));
+                (Status::read(&status)?, info.iter().map(said).collect())
+            }
+            None => (Status::NotRun, Vec::new()),
+        };
         for result in test.results {
             let gpu = (result.entity_group == "GPU").then_some(result.entity_id);
             if gpu.is_some_and(|gpu| !gpus.contains(&gpu)) {
@@ -78,8 +85,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
             results.push((gpu, Status::read(&result.status)?));
             warnings.extend(result.warnings.iter().map(said));
         }
-        let summary = Some(Status::read(&test.test_summary.status)?);
-        tests.push(Test { name: scan::word(&test.name), results, summary, warnings, notes });
+        tests.push(Test { name: scan::word(&test.name), results, summary: Some(summary), warnings, notes });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &report.metadata.version);
@@ -257,8 +263,10 @@ struct V4Category {
 #[derive(Deserialize)]
 struct V4Test {
     name: String,
+    /// Left out where there are none.
+    #[serde(default)]
     results: Vec<V4Result>,
-    test_summary: V4Summary,
+    test_summary: Option<V4Summary>,
 }
 
 #[derive(Deserialize)]
@@ -275,6 +283,9 @@ struct V4Summary {
     status: String,
     #[serde(default)]
     info: Vec<Value>,
+    /// Of the test itself, and of no entity.
+    #[serde(default)]
+    warnings: Vec<Value>,
 }
 
 #[derive(Deserialize)]
