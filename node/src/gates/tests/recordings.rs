@@ -354,6 +354,32 @@ fn bad_news_of_arrays_is_read_as_such() {
     );
 }
 
+/// As the kernel and mdadm tell of a mirror of Intel VROC: its container never runs, and an array in it that does not is one that does not.
+#[test]
+fn the_container_of_an_array_is_none_itself() {
+    let text = "Personalities : [raid1] \nmd126 : active raid1 nvme0n1[1] nvme1n1[0]\n      5201 blocks super external:/md127/0 [2/2] [UU]\n      \n\
+                md127 : inactive nvme0n1[1](S) nvme1n1[0](S)\n      10402 blocks super external:imsm\n       \nunused devices: <none>\n";
+    let reading = read("mdstat", text).expect("an array");
+    let of = |metric, array| reading.number(metric, array);
+    assert_eq!(
+        (of("raid.arrays", ""), of("raid.inactive", "md126"), of("raid.inactive", "md127")),
+        (Some(1.0), Some(0.0), None)
+    );
+    assert_eq!(read("mdstat", &text.replace("imsm", "ddf")), Ok(reading));
+    // An array in it, one that mdmon is kept from, and metadata that nobody knows.
+    for metadata in ["external:/md128/0", "external:-md128/0", "external:new", "1.2"] {
+        let reading = read("mdstat", &text.replace("external:imsm", metadata)).expect("two arrays");
+        let found = (reading.number("raid.arrays", ""), reading.number("raid.inactive", "md127"));
+        assert_eq!(found, (Some(2.0), Some(1.0)), "{metadata}");
+    }
+
+    let plain = fixture("mdadm-raid1-degraded.txt");
+    let held = plain.replace("           Version : 1.2", "         Container : /dev/md/imsm0, member 0");
+    assert_eq!(read("mdadm-detail", &held), read("mdadm-detail", &plain));
+    assert!(read("mdadm-detail", &held.replace(", member 0", "")).is_err(), "a container of nothing known");
+    assert!(read("mdadm-detail", &held.replace("Container", "Contained")).is_err(), "neither of the two");
+}
+
 #[test]
 fn bad_news_of_hosts_is_read_as_such() {
     let log = "[    1.000000] a message\n  of two lines\n[    2.000000] another\n";
