@@ -136,6 +136,22 @@ fn contradictions_and_strangers_are_errors() {
     assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
 }
 
+/// As 1.0.7 and newer write each line (src/logger.cc).
+#[test]
+fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
+    let timed = |text: &str, time: &str| text.lines().map(|line| format!("{time}{line}\n")).collect::<String>();
+    for (exit, text) in [(0, SAT), (1, SAT_FAILED)] {
+        let bare = read("stressapptest", exit, text, "").expect("a reading");
+        for time in ["2025/11/13-04:34:22(UTC) ", "2025/11/13-04:34:22(+03) "] {
+            assert_eq!(read("stressapptest", exit, &timed(text, time), "").as_ref(), Ok(&bare), "{time}");
+        }
+        for time in ["2025/11/13-04:34:22 ", "2025/11/13-04:34:22() ", "2025-11-13 04:34:22(UTC) ", "x", "(UTC) "] {
+            assert!(read("stressapptest", exit, &timed(text, time), "").is_err(), "{time}");
+        }
+    }
+    assert!(SAT_FAILED.contains("\nReport Error"), "it has a note");
+}
+
 /// A SATA disk that says it is well, and has an attribute at its threshold: smartctl then ends with the bit for that, and no other (smartctl(8), EXIT
 /// STATUS).
 #[test]
