@@ -215,7 +215,7 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
     tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY),
     tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
-    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM),
+    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM).experimental(),
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
     tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
     tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),
