@@ -206,6 +206,22 @@ fn sums_and_steps_are_of_all_their_parts() {
 }
 
 #[test]
+fn a_port_in_any_state_but_the_good_one_is_not_active() {
+    let good = ibstat(1, 2);
+    assert_eq!(read("ibstat", 0, &good).expect("two ports").number("ib.ports_active", ""), Some(2.0));
+    for (from, to) in [
+        ("Physical state: LinkUp", "Physical state: PhyTest"),
+        ("Physical state: LinkUp", "Physical state: No state change"),
+        ("Physical state: LinkUp", "Physical state: ???"),
+        ("State: Active", "State: ???"),
+    ] {
+        let reading = read("ibstat", 0, &good.replacen(from, to, 1)).unwrap_or_else(|why| panic!("{to}: {why}"));
+        let counts = ["ib.ports", "ib.ports_active"].map(|metric| reading.number(metric, ""));
+        assert_eq!(counts, [Some(2.0), Some(1.0)], "{to}");
+    }
+}
+
+#[test]
 fn half_of_a_condition_is_enough_to_refuse() {
     let name = |word: &str| format!("pci.bus_id, name\n0000:01:00.0, {word}\n");
     assert!(read("nvidia-smi-csv", 0, &name("A100")).is_ok());
