@@ -136,6 +136,16 @@ fn contradictions_and_strangers_are_errors() {
     assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
 }
 
+#[test]
+fn a_note_before_fios_document_is_none_of_it() {
+    let bare = read("fio", 0, FIO, "").expect("a reading");
+    let note = "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1\n";
+    assert_eq!(read("fio", 0, &format!("{note}{note}{FIO}"), ""), Ok(bare));
+    for text in [format!("{note}word\n{FIO}"), format!("{FIO}{note}"), note.to_owned()] {
+        assert!(read("fio", 0, &text, "").is_err(), "{text:.120}");
+    }
+}
+
 /// As 1.0.7 and newer write each line (src/logger.cc).
 #[test]
 fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
