@@ -28,9 +28,12 @@ mod stressapptest; // Memory under load
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use muster_core::gates::xid::XidOverrides;
 use muster_core::gates::{Gate, Limit, Sample};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::Bench;
 use crate::tool::{OUTPUT_MAX, Superseded};
@@ -200,6 +203,32 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
         "services" => services::measure(bench),
         other => Err(format!("no measurement {other:?}")),
     }
+}
+
+/// A document's members by their names, none of them twice: of two values serde keeps the last, and nobody knows which of them counts.
+fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error> {
+    struct Once<V>(PhantomData<V>);
+
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Once<V> {
+        type Value = BTreeMap<String, V>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("members, each once")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut members = BTreeMap::new();
+            while let Some((name, value)) = access.next_entry::<String, V>()? {
+                if members.contains_key(&name) {
+                    return Err(A::Error::custom(format!("{name:?} stands there twice")));
+                }
+                members.insert(name, value);
+            }
+            Ok(members)
+        }
+    }
+
+    deserializer.deserialize_map(Once(PhantomData))
 }
 
 /// Deserialises a whole answer; nothing may stand before or after the document.

@@ -265,6 +265,8 @@ fn half_of_a_condition_is_enough_to_refuse() {
         ("mdstat", mdstat(2).replacen("[2/2] [UU]", "[2/2] [U_]", 1)),
         ("mdstat", mdstat(2).replacen("[2/2] [UU]", "[UU]", 1)),
         ("mdstat", mdstat(2).replacen("active raid1", "active raid0", 1)),
+        ("rocm-smi", changed("rocm-smi-6.0.2-4xmi100.json", "\"card3\"", "\"card0\"")),
+        ("rocm-smi", changed("rocm-smi-6.0.2-4xmi100.json", "\"GPU use (%)\"", "\"VRAM Total Memory (B)\"")),
         ("amd-smi", changed("amd-smi-navi23-shortened.json", "\"MB\"", "\"GB\"")),
         ("perftest-json", changed("ib_write_bw-json-documented.json", "7620000", "0")),
         ("perftest-json", changed("ib_write_bw-json-documented.json", "65536", "0").replace("399.61", "0")),
