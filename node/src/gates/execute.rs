@@ -287,16 +287,17 @@ fn run_once(gate: &Gate, bench: &Bench<'_>, one: Option<&One>, evidence: &mut Ev
     keep_files(evidence, gate, &scratch, serial);
     evidence.exit = finished.status.code();
     let exit = exit_of(gate, &argv[0], &finished)?;
-    let answer = match &gate.output {
-        None => finished.stdout.clone(),
+    let (answer, messages) = match &gate.output {
+        None => (finished.stdout.clone(), finished.stderr.clone()),
         Some(name) => {
             let bytes = files::read_capped(&scratch.path().join(name), parsers::answer_max(&gate.parser) as u64);
-            bytes.map_err(|error| {
+            let bytes = bytes.map_err(|error| {
                 Stop::Unknown(format!("{} ended with {exit} and left no readable {name}: {error}", argv[0]))
-            })?
+            })?;
+            (bytes, [&finished.stderr[..], &finished.stdout].join(&b'\n'))
         }
     };
-    let reading = understand(gate, bench.plan, (exit, &answer, &finished.stderr), serial)?;
+    let reading = understand(gate, bench.plan, (exit, &answer, &messages), serial)?;
     Ok(named(reading, serial))
 }
 
@@ -323,10 +324,11 @@ pub(super) fn understand(
     (exit, answer, messages): (i32, &[u8], &[u8]),
     serial: Option<&str>,
 ) -> Result<Reading, Stop> {
-    let text = std::str::from_utf8(answer).map_err(|_| Stop::Unknown("the answer is not UTF-8".into()))?;
     let messages = String::from_utf8_lossy(messages);
-    let answer = Answer { exit, text, messages: &messages, serial };
-    let reading = parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref());
+    let reading = parsers::text(&gate.parser, answer).and_then(|text| {
+        let answer = Answer { exit, text: &text, messages: &messages, serial };
+        parsers::parse_by(&gate.parser, &answer, plan.xid.as_ref())
+    });
     reading.map_err(|why| Stop::Unknown(format!("{} ended with {exit}: {why}", gate.parser)))
 }
 

@@ -1,5 +1,6 @@
 //! What a parser reads from any file: `muster-node gate parse PARSER FILE [--exit N] [--messages FILE] [--json]`. Nothing is judged, and nothing is run.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -212,7 +213,7 @@ fn file(parser: &str, path: &str) -> Result<String, Failure> {
     if truncated {
         return Err(wrong(format!("it is longer than {most} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".into()))
+    parsers::text(parser, &bytes).map(Cow::into_owned).map_err(wrong)
 }
 
 /// Runs the verb. Exit codes: 0 read, 1 no answer in it, 2 not understood.

@@ -92,6 +92,8 @@ const NVIDIA_SMI: &[Metric] = &[
     each(GPU, "gpu.fabric_bandwidth", TEXT),
     each(GPU, "gpu.fabric_route_unhealthy", "flags"),
     each(GPU, "gpu.fabric_access_recovery", "flags"),
+    // Something of it could not be told because it is lost, or waits for a reset.
+    each(GPU, "gpu.unreachable", "flags"),
 ];
 
 /// `dcgmi diag -j`: one result is one test on one entity (a GPU, or the node).
@@ -219,7 +221,7 @@ pub(super) const PARSERS: &[Parser] = &[
     tool("nvidia-smi-nvlink", "`nvidia-smi nvlink -s`", NVLINK),
     tool("nvidia-smi-topo", "`nvidia-smi topo -m`", TOPOLOGY),
     tool("dcgm-diag", "`dcgmi diag -r LEVEL -j`, DCGM 4", DCGM),
-    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM),
+    tool("dcgm-diag-v3", "`dcgmi diag -r LEVEL -j`, DCGM 3", DCGM).experimental(),
     tool("nvbandwidth", "`nvbandwidth -j`", NVBANDWIDTH),
     tool("nccl-tests", "`all_reduce_perf` and its sisters, as printed", NCCL),
     tool("nccl-tests-json", "the same, the file of `-J`", NCCL).experimental(),

@@ -132,6 +132,8 @@ const KERNEL_LOG: &[Metric] = &[
     metric("kernel.io_errors", "events"),
     metric("kernel.fs_readonly", "events"),
     metric("kernel.lockups", "events"),
+    // Of the kernel's own work: workqueue lockups, and expedited grace periods that do not end.
+    metric("kernel.stalls", "events"),
     // Tasks that waited for minutes: of storage that is slow, or of a driver that hangs.
     metric("kernel.hung_tasks", "events"),
     metric("kernel.oom_kills", "events"),

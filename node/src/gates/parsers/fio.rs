@@ -1,4 +1,4 @@
-//! fio 3, `--output-format=json`. Bandwidth is in MB/s (10^6 bytes), as fio's `bw_bytes` gives it.
+//! fio 3, `--output-format=json`. Notes of its own may stand before the document. Bandwidth is in MB/s (10^6 bytes), as fio's `bw_bytes` gives it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,12 @@ struct Latency {
 }
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
-    let report: Report = json(answer.text)?;
+    let mut text = answer.text;
+    // `note: both iodepth >= 1 and synchronous I/O engine are selected, …`, from 3.33 on.
+    while let Some((_, rest)) = text.split_once('\n').filter(|(line, _)| line.starts_with("note: ")) {
+        text = rest;
+    }
+    let report: Report = json(text)?;
     if !report.version.starts_with("fio-3.") {
         return Err(format!("version {:?} is not known", report.version));
     }

@@ -26,10 +26,14 @@ mod smartctl; // Disk health
 mod stress_ng; // Processor load with verification
 mod stressapptest; // Memory under load
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use muster_core::gates::xid::XidOverrides;
 use muster_core::gates::{Gate, Limit, Sample};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::Bench;
 use crate::tool::{OUTPUT_MAX, Superseded};
@@ -43,7 +47,7 @@ pub(super) struct Answer<'a> {
     pub(super) exit: i32,
     /// stdout, or the file the gate names as its output.
     pub(super) text: &'a str,
-    /// stderr.
+    /// stderr; where the answer is a file, what stands on stdout too.
     pub(super) messages: &'a str,
     /// The disk it was asked about.
     pub(super) serial: Option<&'a str>,
@@ -159,6 +163,14 @@ pub(super) fn answer_max(parser: &str) -> usize {
     if parser == "kernel-log" { OUTPUT_MAX } else { ANSWER_MAX }
 }
 
+/// An answer as text. Into that of nvidia-smi processes write names of any bytes, which its parser cuts out: it refuses itself what is no text beside them.
+pub(super) fn text<'a>(parser: &str, answer: &'a [u8]) -> Result<Cow<'a, str>, String> {
+    match String::from_utf8_lossy(answer) {
+        Cow::Owned(_) if parser != "nvidia-smi-xml" => Err("it is not UTF-8".into()),
+        text => Ok(text),
+    }
+}
+
 /// What of a tool's output its parser can do without: an hour of progress is longer than any answer.
 pub(super) fn superseded(parser: &str) -> Option<Superseded> {
     (parser == "gpu-burn").then_some(nvidia::gpu_burn::is_superseded)
@@ -191,6 +203,32 @@ pub(super) fn measure(gate: &Gate, bench: &Bench<'_>) -> Result<Reading, String>
         "services" => services::measure(bench),
         other => Err(format!("no measurement {other:?}")),
     }
+}
+
+/// A document's members by their names, none of them twice: of two values serde keeps the last, and nobody knows which of them counts.
+fn members<'de, V: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error> {
+    struct Once<V>(PhantomData<V>);
+
+    impl<'de, V: Deserialize<'de>> Visitor<'de> for Once<V> {
+        type Value = BTreeMap<String, V>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("members, each once")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut members = BTreeMap::new();
+            while let Some((name, value)) = access.next_entry::<String, V>()? {
+                if members.contains_key(&name) {
+                    return Err(A::Error::custom(format!("{name:?} stands there twice")));
+                }
+                members.insert(name, value);
+            }
+            Ok(members)
+        }
+    }
+
+    deserializer.deserialize_map(Once(PhantomData))
 }
 
 /// Deserialises a whole answer; nothing may stand before or after the document.

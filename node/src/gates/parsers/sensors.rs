@@ -57,10 +57,12 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let (mut seen, mut counts) = (Vec::new(), Counts::default());
     for line in answer.text.lines() {
         let sensor = read(line).ok_or_else(|| format!("{:?} is not understood", scan::word(line)))?;
-        if seen.contains(&sensor.number) || seen.len() >= SENSORS_MAX {
+        // A number is one sensor's only beside its owner and LUN (IPMI 2.0, section 43.1), which are not told.
+        let who = (sensor.number, sensor.name, sensor.entity, sensor.instance);
+        if seen.contains(&who) || seen.len() >= SENSORS_MAX {
             return Err(format!("sensor {} stands there twice", scan::word(sensor.number)));
         }
-        seen.push(sensor.number);
+        seen.push(who);
         if let Some(trouble) = counts.add(&sensor) {
             reading.notes.push(format!("{} {trouble}: {}", scan::word(sensor.name), scan::word(sensor.reading)));
         }
@@ -206,6 +208,19 @@ mod tests {
         ] {
             assert_eq!(of(&format!("{first}{other}\n")), [Some(1.0), Some(0.0)], "{other}");
         }
+    }
+
+    #[test]
+    fn sensors_of_several_luns_share_their_numbers() {
+        let line = |at: usize| format!("T{at} | {:02X}h | ok  |  7.{} | 24 degrees C\n", at % 200, at / 200 + 1);
+        let lines: String = (0..600).map(line).collect();
+        assert_eq!(told(&lines), [("bmc.sensors", 600.0)]);
+        assert_eq!(
+            told("T | 01h | ok  | 7.1 | 24 degrees C\nT | 01h | ok  | 7.2 | 24 degrees C\n"),
+            [("bmc.sensors", 2.0)]
+        );
+        let again = format!("{lines}{}", line(599));
+        assert!(parse(&Answer { exit: 0, text: &again, messages: "", serial: None }).is_err());
     }
 
     #[test]

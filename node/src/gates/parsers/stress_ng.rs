@@ -1,4 +1,5 @@
-//! stress-ng 0.15 and newer with `--verify --metrics`: the YAML file (`-Y`) for numbers, its messages for what was computed wrongly.
+//! stress-ng 0.15 and newer with `--verify --metrics`: the YAML file (`-Y`) for numbers, its messages for what was computed wrongly. They are on stderr, and
+//! from 0.15.08 on stdout.
 
 use serde::Deserialize;
 
@@ -38,7 +39,8 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
         return Err(format!("version {version:?} is not known"));
     }
     let failures: Vec<&str> = answer.messages.lines().filter(|line| line.starts_with("stress-ng: fail:")).collect();
-    let completed = answer.messages.contains("successful run completed");
+    // It says `unsuccessful run completed`, too.
+    let completed = answer.messages.lines().any(|line| line.contains("] successful run completed"));
     // Exit status 2: a stressor failed (stress-ng(1), EXIT STATUS). All others but 0 are trouble of its own.
     match (answer.exit, completed, failures.len()) {
         (0, true, 0) => {}

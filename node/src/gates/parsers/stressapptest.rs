@@ -1,10 +1,10 @@
-//! stressapptest 1.0: memory copied back and forth with checks. Its last word and its counts must agree.
+//! stressapptest 1.0: memory copied back and forth with checks. Its last word and its counts must agree. From 1.0.7 on a time stands before each line.
 
 use super::{Answer, Reading};
 
 pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     let only = |start: &str| -> Result<&str, String> {
-        let mut lines = answer.text.lines().filter_map(|line| line.strip_prefix(start));
+        let mut lines = answer.text.lines().filter_map(|line| said(line).strip_prefix(start));
         match (lines.next(), lines.next()) {
             (Some(line), None) => Ok(line),
             (None, _) => Err(format!("there is no line {start:?}")),
@@ -40,7 +40,21 @@ pub(super) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
     reading.add("memory.errors", errors);
     reading.add("memory.copied", copied);
     reading.add("memory.bandwidth", bandwidth);
-    let reports = answer.text.lines().filter(|line| line.starts_with("Report Error"));
+    let reports = answer.text.lines().map(said).filter(|line| line.starts_with("Report Error"));
     reading.notes = reports.take(10).map(str::to_owned).collect();
     Ok(reading)
+}
+
+/// A line without its time, `2025/11/13-04:34:22(UTC) `.
+fn said(line: &str) -> &str {
+    const TIME: &str = "0000/00/00-00:00:00(";
+    let Some((time, zone)) = line.split_at_checked(TIME.len()) else { return line };
+    let as_time = |(c, like): (char, char)| c == like || like == '0' && c.is_ascii_digit();
+    let zoned = |(zone, _): &(&str, &str)| {
+        !zone.is_empty() && zone.chars().all(|c| c.is_ascii_alphanumeric() || "+-".contains(c))
+    };
+    match zone.split_once(") ").filter(zoned) {
+        Some((_, said)) if time.chars().zip(TIME.chars()).all(as_time) => said,
+        _ => line,
+    }
 }

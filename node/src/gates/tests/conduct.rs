@@ -217,3 +217,30 @@ fn evidence_holds_files_the_kernels_words_and_its_own_digest() {
     gate.argv = vec!["printenv".into(), "NCCL_DEBUG".into()];
     assert_eq!(only(folder.path(), gate).evidence.stdout, "WARN");
 }
+
+/// As stress-ng does from 0.15.08 on (stress-ng(1), `--stdout`): its numbers go to a file, and what it says to stdout, which went to stderr before.
+#[test]
+fn what_a_tool_says_beside_its_file_is_read_wherever_it_says_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "good", include_str!("../../../fixtures/stress-ng-0.15.06.txt"));
+    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
+    write(folder.path(), "failed", failed);
+    write(folder.path(), "yaml", include_str!("../../../fixtures/stress-ng-0.15.06.yaml"));
+    let mut gate = gate(
+        "id = \"a\"\nstage = \"node\"\nparser = \"stress-ng\"\ntimeout_s = 5\nargv = [\"true\"]\noutput = \"stress.yaml\"\n\
+         criteria = [{ metric = \"stress.failures\", op = \"==\", limit = 0, unit = \"failures\" }]\n",
+    );
+    for (says, verdict) in [
+        ("cat good", Verdict::Pass),
+        ("cat good >&2", Verdict::Pass),
+        ("cat failed; exit 2", Verdict::Fail),
+        ("cat failed >&2; exit 2", Verdict::Fail),
+        ("cat failed", Verdict::Error),
+        ("true", Verdict::Error),
+    ] {
+        let tool = script(folder.path(), &format!("cd {}\ncat yaml > $1\n{says}", folder.path().display()));
+        gate.argv = vec![tool, "${scratch}/stress.yaml".into()];
+        let result = only(folder.path(), gate.clone());
+        assert_eq!(result.verdict, verdict, "{says}: {}", result.reason);
+    }
+}

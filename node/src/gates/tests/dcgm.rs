@@ -6,7 +6,7 @@ use muster_core::profiles::HardwareProfile;
 use serde_json::{Value, json};
 
 use super::recordings::fixture;
-use crate::gates::parsers::{Answer, parse};
+use crate::gates::parsers::{Answer, Reading, parse};
 
 const GPUS: u64 = 8;
 /// What each level runs on every GPU (NVIDIA/DCGM, NvidiaValidationSuite.cpp), without what only some models have.
@@ -82,7 +82,9 @@ fn a_level_passes_only_where_each_of_its_tests_passed_on_every_gpu() {
         }
         let one = with("", None).replacen("\"status\":\"Pass\"", "\"status\":\"Skip\"", 1);
         assert_eq!(verdict(&gate, 0, &one), Verdict::Error, "{}: one GPU was skipped", gate.id);
-        for recording in ["dcgmi-4.2.3-gb10-r1.json", "dcgmi-4.2.3-gb10-r2-skips.json", "dcgmi-3.1.0-8gpus.json"] {
+        for recording in
+            ["dcgmi-4.2.3-gb10-r1.json", "dcgmi-4.2.3-gb10-r2-skips.json", "nvvs-3.1.0-8gpus-documented.json"]
+        {
             for exit in [0, 226] {
                 assert_ne!(verdict(&gate, exit, &fixture(recording)), Verdict::Pass, "{}: {recording}", gate.id);
             }
@@ -104,4 +106,55 @@ fn a_warning_beside_a_pass_is_counted_and_told() {
     let reading = read(&document);
     assert_eq!(reading.number("dcgm.warnings", ""), Some(before + 1.0));
     assert_eq!(reading.notes.last().map(String::as_str), Some("pcie: PCIe replays are above their threshold"));
+}
+
+/// As dcgmi writes a test that failed of itself, on no GPU in particular: without results, its warnings in the summary. One that was not run has no summary.
+#[test]
+fn a_test_that_only_its_summary_tells_of_is_read() {
+    let gate = shipped("admit", "dcgm.r3");
+    let tests: Vec<(&str, &str)> = LEVEL_2.iter().chain(&LEVEL_3).map(|test| (*test, "Pass")).collect();
+    let whole: Value = serde_json::from_str(&answer(&tests)).expect("the answer");
+    let with = |summary: Option<Value>, results: bool| {
+        let mut document = whole.clone();
+        let software = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0].as_object_mut().expect("a test");
+        software.remove("test_summary");
+        software.extend(summary.map(|summary| ("test_summary".to_owned(), summary)));
+        software.retain(|key, _| results || key != "results");
+        document.to_string()
+    };
+    let sentence = "GPU 0 is detached.";
+    let failed = with(Some(json!({ "status": "Fail", "warnings": [{ "error_id": 1, "warning": sentence }] })), false);
+    assert_eq!(verdict(&gate, 226, &failed), Verdict::Fail);
+    let answer = Answer { exit: 226, text: &failed, messages: "", serial: None };
+    let reading = parse("dcgm-diag", &answer).expect("an answer");
+    assert_eq!((reading.number("dcgm.failed", ""), reading.notes.len()), (Some(1.0), 1));
+    assert!(reading.notes[0].ends_with(sentence), "{:?}", reading.notes);
+    assert_eq!(verdict(&gate, 0, &with(Some(json!({ "status": "Pass" })), true)), Verdict::Pass);
+    for (summary, results) in [(Some(json!({ "status": "Pass" })), false), (None, true), (None, false)] {
+        assert_eq!(verdict(&gate, 0, &with(summary.clone(), results)), Verdict::Error, "{summary:?} {results}");
+    }
+}
+
+/// As dcgmi 3 prints it (NVIDIA/DCGM, dcgmi/Diag.cpp): the version beside the diagnostic, and before any GPU is tested no GPU is named, but where one failed.
+#[test]
+fn what_dcgmi_3_prints_is_read() {
+    let printed = |deployment: &str, pcie: &str| {
+        format!(
+            "{{\"DCGM GPU Diagnostic\":{{\"test_categories\":[{{\"category\":\"Deployment\",\"tests\":[{{\"name\":\"Inforom\",\"results\":[{deployment}]}}]}},\
+             {{\"category\":\"Integration\",\"tests\":[{{\"name\":\"PCIe\",\"results\":[{pcie}]}}]}}]}},\"version\":\"3.3.8\"}}"
+        )
+    };
+    let read = |exit, text: &str| parse("dcgm-diag-v3", &Answer { exit, text, messages: "", serial: None });
+    let on = |gpu: u64, status: &str| format!("{{\"gpu_id\":\"{gpu}\",\"status\":\"{status}\"}}");
+    let both = format!("{},{}", on(0, "Pass"), on(1, "Pass"));
+    let well = printed("{\"status\":\"Pass\"}", &both);
+    let reading = read(0, &well).expect("an answer");
+    let of = |reading: &Reading, metric| reading.number(metric, "");
+    assert_eq!((of(&reading, "dcgm.gpus"), of(&reading, "dcgm.passed")), (Some(2.0), Some(3.0)));
+    assert_eq!(reading.versions["dcgm"], "3.3.8");
+    let failed = read(226, &printed(&on(1, "Fail"), &both)).expect("an answer");
+    assert_eq!((of(&failed, "dcgm.failed"), of(&failed, "dcgm.gpus_failed")), (Some(1.0), Some(1.0)));
+    assert!(read(0, &printed(&on(1, "Pass"), &both)).is_err(), "and of the other nothing");
+    assert!(read(0, &well.replace("\"version\"", "\"release\"")).is_err(), "of no known version");
+    assert!(read(0, &well.replace("3.3.8", "4.3.8")).is_err(), "of another version");
 }

@@ -206,6 +206,22 @@ fn sums_and_steps_are_of_all_their_parts() {
 }
 
 #[test]
+fn a_port_in_any_state_but_the_good_one_is_not_active() {
+    let good = ibstat(1, 2);
+    assert_eq!(read("ibstat", 0, &good).expect("two ports").number("ib.ports_active", ""), Some(2.0));
+    for (from, to) in [
+        ("Physical state: LinkUp", "Physical state: PhyTest"),
+        ("Physical state: LinkUp", "Physical state: No state change"),
+        ("Physical state: LinkUp", "Physical state: ???"),
+        ("State: Active", "State: ???"),
+    ] {
+        let reading = read("ibstat", 0, &good.replacen(from, to, 1)).unwrap_or_else(|why| panic!("{to}: {why}"));
+        let counts = ["ib.ports", "ib.ports_active"].map(|metric| reading.number(metric, ""));
+        assert_eq!(counts, [Some(2.0), Some(1.0)], "{to}");
+    }
+}
+
+#[test]
 fn half_of_a_condition_is_enough_to_refuse() {
     let name = |word: &str| format!("pci.bus_id, name\n0000:01:00.0, {word}\n");
     assert!(read("nvidia-smi-csv", 0, &name("A100")).is_ok());
@@ -249,6 +265,8 @@ fn half_of_a_condition_is_enough_to_refuse() {
         ("mdstat", mdstat(2).replacen("[2/2] [UU]", "[2/2] [U_]", 1)),
         ("mdstat", mdstat(2).replacen("[2/2] [UU]", "[UU]", 1)),
         ("mdstat", mdstat(2).replacen("active raid1", "active raid0", 1)),
+        ("rocm-smi", changed("rocm-smi-6.0.2-4xmi100.json", "\"card3\"", "\"card0\"")),
+        ("rocm-smi", changed("rocm-smi-6.0.2-4xmi100.json", "\"GPU use (%)\"", "\"VRAM Total Memory (B)\"")),
         ("amd-smi", changed("amd-smi-navi23-shortened.json", "\"MB\"", "\"GB\"")),
         ("perftest-json", changed("ib_write_bw-json-documented.json", "7620000", "0")),
         ("perftest-json", changed("ib_write_bw-json-documented.json", "65536", "0").replace("399.61", "0")),

@@ -7,6 +7,7 @@ use muster_core::facts::Facts;
 use muster_core::gates::{Gate, GateResult, Verdict};
 
 use super::bench::{gate, plan, run_in};
+use super::names::called;
 
 /// Two idle A5000s, by the real tool.
 const XML: &str = include_str!("../../../fixtures/nvidia-smi-590.44.01-2xa5000-v13.xml");
@@ -31,7 +32,8 @@ fn burn(folder: &Path, how: &str) -> Gate {
     gate
 }
 
-/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file `hot`.
+/// The throttle gate, whose tool says that the first GPU is slowed down while there is a file `hot`, and tells of a process with an odd name while there is
+/// one `named`.
 fn throttle(folder: &Path) -> Gate {
     let mut gate = gate(
         "id = \"throttle\"\nstage = \"soak\"\nparser = \"nvidia-smi-xml\"\ntimeout_s = 2\non_timeout = \"fail\"\ncount = \"2\"\nargv = [\"true\"]\n\
@@ -41,7 +43,8 @@ fn throttle(folder: &Path) -> Gate {
     std::fs::write(folder.join("cool.xml"), XML).expect("an answer");
     std::fs::write(folder.join("hot.xml"), XML.replacen("hw_slowdown>Not Active", "hw_slowdown>Active", 1))
         .expect("an answer");
-    let tool = "echo look >> looks\n[ -e hangs ] && sleep 30\nif [ -e hot ]; then cat hot.xml; else cat cool.xml; fi\n";
+    std::fs::write(folder.join("named.xml"), called(b"\xff && <y>")).expect("an answer");
+    let tool = "echo look >> looks\n[ -e hangs ] && sleep 30\nlook=cool\n[ -e hot ] && look=hot\n[ -e named ] && look=named\ncat $look.xml\n";
     gate.argv = vec![script(folder, "nvidia-smi", tool)];
     gate
 }
@@ -67,7 +70,8 @@ fn what_shows_only_under_load_fails_although_it_is_over_afterwards() {
     let slow = told.measured.iter().find(|value| value.verdict == Verdict::Fail).expect("a value");
     assert_eq!((slow.metric.as_str(), slow.entity.as_str()), ("gpu.throttle_hw_slowdown", "0000:81:00.0"));
 
-    let (results, _) = all("sleep 4.5");
+    // What a job calls its process for a while is no look without an answer.
+    let (results, _) = all("sleep 1.5; touch named; sleep 2; rm named; sleep 1");
     assert_eq!(results[1].verdict, Verdict::Pass, "{}", results[1].reason);
     assert!(results[1].reason.contains("looks while burn ran"), "{}", results[1].reason);
 }

@@ -9,6 +9,7 @@ mod gpus; // What nvidia-smi says of GPUs, held by the shipped gates
 mod hostile; // Answers made to hurt
 mod load; // Looked at while others load the machine
 mod looks; // At the kernel's log
+mod names; // Of processes, in nvidia-smi's answer
 mod parsers; // Recordings, broken in every way
 mod ports; // Errors and partitions of RDMA ports, by the kernel
 mod rails; // The rails' rate, held by the shipped gates

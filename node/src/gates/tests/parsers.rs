@@ -126,10 +126,40 @@ fn contradictions_and_strangers_are_errors() {
     }
     assert!(read("stress-ng", 0, STRESS, "").is_err(), "it never said that it completed");
     assert!(read("stress-ng", 2, STRESS, STRESS_SAID).is_err(), "an exit status without a failure");
-    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected";
+    let failed = "stress-ng: fail:  [7] cpu: matrixprod error detected\nstress-ng: info:  [7] unsuccessful run completed in 5.04s\n";
     assert_eq!(shown(&read("stress-ng", 2, STRESS, failed).expect("a failure"))[0], "stress.failures=1");
+    assert!(
+        read("stress-ng", 0, STRESS, &failed[failed.find('\n').expect("a line")..]).is_err(),
+        "unsuccessful, and well"
+    );
     let other = Answer { exit: 0, text: SMART, messages: "", serial: Some("ANOTHER") };
     assert!(parse("smartctl", &other).is_err(), "the wrong disk answered");
+}
+
+#[test]
+fn a_note_before_fios_document_is_none_of_it() {
+    let bare = read("fio", 0, FIO, "").expect("a reading");
+    let note = "note: both iodepth >= 1 and synchronous I/O engine are selected, queue depth will be capped at 1\n";
+    assert_eq!(read("fio", 0, &format!("{note}{note}{FIO}"), ""), Ok(bare));
+    for text in [format!("{note}word\n{FIO}"), format!("{FIO}{note}"), note.to_owned()] {
+        assert!(read("fio", 0, &text, "").is_err(), "{text:.120}");
+    }
+}
+
+/// As 1.0.7 and newer write each line (src/logger.cc).
+#[test]
+fn a_time_before_each_line_of_stressapptest_is_none_of_its_words() {
+    let timed = |text: &str, time: &str| text.lines().map(|line| format!("{time}{line}\n")).collect::<String>();
+    for (exit, text) in [(0, SAT), (1, SAT_FAILED)] {
+        let bare = read("stressapptest", exit, text, "").expect("a reading");
+        for time in ["2025/11/13-04:34:22(UTC) ", "2025/11/13-04:34:22(+03) "] {
+            assert_eq!(read("stressapptest", exit, &timed(text, time), "").as_ref(), Ok(&bare), "{time}");
+        }
+        for time in ["2025/11/13-04:34:22 ", "2025/11/13-04:34:22() ", "2025-11-13 04:34:22(UTC) ", "x", "(UTC) "] {
+            assert!(read("stressapptest", exit, &timed(text, time), "").is_err(), "{time}");
+        }
+    }
+    assert!(SAT_FAILED.contains("\nReport Error"), "it has a note");
 }
 
 /// A SATA disk that says it is well, and has an attribute at its threshold: smartctl then ends with the bit for that, and no other (smartctl(8), EXIT

@@ -31,7 +31,7 @@ pub(super) const RECORDINGS: &[Recording] = &[
     of("nvidia-smi-nvlink", "nvidia-smi-a100-nvlink.txt", ("UUID", "NAME")),
     of("dcgm-diag", "dcgmi-4.2.3-gb10-r1.json", ("\"4.2.3\"", "\"5.0.0\"")),
     of("dcgm-diag", "dcgmi-4.2.3-gb10-r2-skips.json", ("DCGM Diagnostic", "DCGM GPU Diagnostic")),
-    of("dcgm-diag-v3", "dcgmi-3.1.0-8gpus.json", ("DCGM GPU Diagnostic", "DCGM Diagnostic")),
+    of("dcgm-diag-v3", "nvvs-3.1.0-8gpus-documented.json", ("DCGM GPU Diagnostic", "DCGM Diagnostic")),
     of("nvbandwidth", "nvbandwidth-0.5-1gpu.json", ("\"v0.5\"", "\"v1.0\"")),
     of("nccl-tests", "nccl-tests-2.16.2-8xa100.txt", ("#wrong", "error")),
     of("nccl-tests-json", "nccl-tests-json-documented.json", ("\"version\": 2", "\"version\": 4")),
@@ -189,7 +189,7 @@ fn what_is_no_answer_says_why() {
         ),
         ("gpu-burn", 0, &fixture("gpu-burn-8xv100-idle.txt"), "GPU 0 computed nothing"),
         ("ibstat", 0, "", "it said nothing"),
-        ("dcgm-diag", 0, &fixture("dcgmi-3.1.0-8gpus.json"), "DCGM Diagnostic"),
+        ("dcgm-diag", 0, &fixture("nvvs-3.1.0-8gpus-documented.json"), "DCGM Diagnostic"),
         ("dcgm-diag-v3", 0, &fixture("dcgmi-4.2.3-gb10-r1.json"), "DCGM GPU Diagnostic"),
         ("dcgm-diag", 226, &fixture("dcgmi-4.2.3-gb10-r2-skips.json").replace("Fail", "Pass"), "exit status"),
         ("nccl-tests", 3, &fixture("nccl-tests-2.16.2-8xa100.txt"), "exit status"),
@@ -262,7 +262,7 @@ fn bad_news_of_gpus_is_read_as_such() {
     assert_eq!(reading.number("gpu.throttle_hw_slowdown", "0000:81:00.0"), Some(1.0));
     assert_eq!(reading.number("gpu.throttle_hw_slowdown", "0000:c1:00.0"), Some(0.0));
     assert!(read("nvidia-smi-xml", &xml.replacen("hw_slowdown>Not Active", "hw_slowdown>Perhaps", 1)).is_err());
-    assert!(read("nvidia-smi-xml", &xml.replacen("13 C", "GPU is lost", 1)).is_err());
+    assert!(read("nvidia-smi-xml", &xml.replacen("13 C", "Unknown Error", 1)).is_err());
     let narrow = xml.replacen("current_link_width>16x", "current_link_width>8x", 1);
     assert_eq!(
         read("nvidia-smi-xml", &narrow).expect("a reading").number("gpu.pcie_width_lost", "0000:81:00.0"),
@@ -352,6 +352,32 @@ fn bad_news_of_arrays_is_read_as_such() {
         read("mdadm-detail", &rebuilding.replace("degraded, ", "")).is_err(),
         "one of two devices, and not degraded"
     );
+}
+
+/// As the kernel and mdadm tell of a mirror of Intel VROC: its container never runs, and an array in it that does not is one that does not.
+#[test]
+fn the_container_of_an_array_is_none_itself() {
+    let text = "Personalities : [raid1] \nmd126 : active raid1 nvme0n1[1] nvme1n1[0]\n      5201 blocks super external:/md127/0 [2/2] [UU]\n      \n\
+                md127 : inactive nvme0n1[1](S) nvme1n1[0](S)\n      10402 blocks super external:imsm\n       \nunused devices: <none>\n";
+    let reading = read("mdstat", text).expect("an array");
+    let of = |metric, array| reading.number(metric, array);
+    assert_eq!(
+        (of("raid.arrays", ""), of("raid.inactive", "md126"), of("raid.inactive", "md127")),
+        (Some(1.0), Some(0.0), None)
+    );
+    assert_eq!(read("mdstat", &text.replace("imsm", "ddf")), Ok(reading));
+    // An array in it, one that mdmon is kept from, and metadata that nobody knows.
+    for metadata in ["external:/md128/0", "external:-md128/0", "external:new", "1.2"] {
+        let reading = read("mdstat", &text.replace("external:imsm", metadata)).expect("two arrays");
+        let found = (reading.number("raid.arrays", ""), reading.number("raid.inactive", "md127"));
+        assert_eq!(found, (Some(2.0), Some(1.0)), "{metadata}");
+    }
+
+    let plain = fixture("mdadm-raid1-degraded.txt");
+    let held = plain.replace("           Version : 1.2", "         Container : /dev/md/imsm0, member 0");
+    assert_eq!(read("mdadm-detail", &held), read("mdadm-detail", &plain));
+    assert!(read("mdadm-detail", &held.replace(", member 0", "")).is_err(), "a container of nothing known");
+    assert!(read("mdadm-detail", &held.replace("Container", "Contained")).is_err(), "neither of the two");
 }
 
 #[test]

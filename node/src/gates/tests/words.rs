@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use muster_core::facts::Facts;
-use muster_core::gates::{Reference, Sample, Verdict, assess};
+use muster_core::gates::{Limit, Reference, Sample, Verdict, assess};
 
 use super::bench::{gate, profile};
+use super::dcgm;
 use super::recordings::fixture;
 use crate::gates::parsers::{Answer, Reading, parse};
 
@@ -66,9 +67,14 @@ fn a_value_that_is_none_is_never_a_value() {
             // Where the recorded GPU has no such thing, that it has none is what was read.
             let none = text[start..end].contains("N/A");
             for odd in ODD.into_iter().filter(|odd| !(none && odd.contains("N/A"))) {
-                let Ok(reading) = with(odd) else { continue };
+                let Ok(Reading { mut samples, .. }) = with(odd) else { continue };
+                // That a GPU cannot be asked is told beside what it still tells.
+                let unreachable =
+                    |sample: &Sample| sample.metric == "gpu.unreachable" && sample.value == Limit::Number(1.0);
+                let told = samples.iter().any(unreachable);
+                samples.retain(|sample| !unreachable(sample));
                 let as_before = |sample: &Sample| good.contains(sample);
-                if reading.samples.len() >= good.len() || !reading.samples.iter().all(as_before) {
+                if told && !odd.contains("reset") || samples.len() >= good.len() || !samples.iter().all(as_before) {
                     let line = text[..start].rsplit('\n').next().unwrap_or_default();
                     problems.push(format!("{file}: {odd:?} behind {:?}", line.get(..60).unwrap_or(line)));
                 }
@@ -138,4 +144,42 @@ fn of_two_gpus_each_must_tell() {
     assert!(told(&text("")));
     assert!(!told(&text(column)), "it does not tell");
     assert!(!told(&text("").replacen(", Enabled", "", 2)), "a row is shorter than its header");
+}
+
+/// Eight H100s, the recorded one eight times, of which the last is as `change` makes it.
+fn board(change: impl Fn(&str) -> String) -> String {
+    let one = fixture("nvidia-smi-590.44.01-2xa5000-v13.xml");
+    let begins = one.find("\t<gpu id=").expect("a GPU");
+    let ends = begins + one[begins..].find("</gpu>\n").expect("its end") + "</gpu>\n".len();
+    let gpu = one[begins..ends].replace("NVIDIA RTX A5000", "NVIDIA H100 80GB HBM3").replace("24564 MiB", "81559 MiB");
+    let gpus = (1..=8).map(|number| gpu.replacen("81:00.0", &format!("0{number}:00.0"), 1));
+    let gpus: String = gpus.enumerate().map(|(at, gpu)| if at == 7 { change(&gpu) } else { gpu }).collect();
+    let tail = &one[one.rfind("</nvidia_smi_log>").expect("the end")..];
+    format!("{}{gpus}{tail}", one[..begins].replace("<attached_gpus>2", "<attached_gpus>8"))
+}
+
+#[test]
+fn a_gpu_that_cannot_be_asked_is_a_failure() {
+    let gates = [
+        dcgm::shipped("smoke", "gpu.inventory"),
+        dcgm::shipped("admit", "gpu.inventory"),
+        dcgm::shipped("admit", "gpu.recovery"),
+    ];
+    let verdicts = |text: &str| gates.each_ref().map(|gate| dcgm::verdict(gate, 0, text));
+    assert_eq!(verdicts(&board(str::to_owned)), [Verdict::Pass; 3]);
+    let (temperature, action) = ("13 C</gpu_temp>", "<gpu_recovery_action>None<");
+    for (said, recommends) in [("GPU requires reset", "Reset"), ("GPU is lost", "GPU is lost"), ("GPU is lost", "None")]
+    {
+        let text = board(|gpu| {
+            assert!(gpu.contains(temperature) && gpu.contains(action));
+            gpu.replace(temperature, &format!("{said}</gpu_temp>"))
+                .replace(action, &format!("<gpu_recovery_action>{recommends}<"))
+        });
+        assert_eq!(verdicts(&text), [Verdict::Fail; 3], "{said}, {recommends}");
+        let notes = read("nvidia-smi-xml", &text).expect("an answer").notes;
+        assert!(notes.len() == 1 && notes[0].starts_with("0000:08:00.0: ") && notes[0].contains(said), "{notes:?}");
+    }
+    // What nobody knows is no answer still.
+    let text = board(|gpu| gpu.replace(temperature, "GPU requires attention</gpu_temp>"));
+    assert_eq!(verdicts(&text), [Verdict::Error; 3]);
 }

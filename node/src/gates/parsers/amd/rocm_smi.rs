@@ -3,14 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::gates::parsers::{Answer, Reading, json, scan};
+use crate::gates::parsers::{Answer, Reading, json, members, scan};
 
 const MEBIBYTE: f64 = 1_048_576.0;
 const CARDS_MAX: usize = 256;
 
-type Card = BTreeMap<String, Value>;
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Document(#[serde(deserialize_with = "members")] BTreeMap<String, Card>);
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Card(#[serde(deserialize_with = "members")] BTreeMap<String, Value>);
 
 /// Keys of older and newer versions, and the metric; numbers are divided by the last.
 const NUMBERS: [(&[&str], &str, f64); 8] = [
@@ -28,9 +35,9 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if answer.exit != 0 {
         return Err(format!("rocm-smi failed: {}", scan::word(answer.messages)));
     }
-    let document: BTreeMap<String, Card> = json(answer.text)?;
+    let Document(document) = json(answer.text)?;
     let mut reading = Reading::default();
-    let driver = document.get("system").and_then(|system| system.get("Driver version")).and_then(Value::as_str);
+    let driver = document.get("system").and_then(|system| system.0.get("Driver version")).and_then(Value::as_str);
     let driver = driver.ok_or("it does not tell the driver's version")?;
     if !["5.", "6."].iter().any(|major| driver.starts_with(major)) {
         return Err(format!("driver {:?} is not known", scan::word(driver)));
@@ -55,7 +62,7 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     Ok(reading)
 }
 
-fn add(reading: &mut Reading, name: &str, card: &Card) -> Result<(), String> {
+fn add(reading: &mut Reading, name: &str, Card(card): &Card) -> Result<(), String> {
     let text = |key: &str| card.get(key).and_then(Value::as_str).filter(|text| *text != "N/A");
     let entity = text("PCI Bus").and_then(scan::pci_address).ok_or_else(|| format!("{name} has no PCI address"))?;
     if reading.samples.iter().any(|sample| sample.entity == entity) {

@@ -22,7 +22,7 @@ const LINE_END: &str = "\\x0a";
 const BOOT_ERRORS: &str = "BERT: ";
 const HARDWARE_ERROR: &str = "[Hardware Error]";
 /// Counted even where there are none.
-const METRICS: [&str; 16] = [
+const METRICS: [&str; 17] = [
     "kernel.gpu_lost",
     "kernel.amdgpu_fatal",
     "kernel.amdgpu_resets",
@@ -37,6 +37,7 @@ const METRICS: [&str; 16] = [
     "kernel.io_errors",
     "kernel.fs_readonly",
     "kernel.lockups",
+    "kernel.stalls",
     "kernel.hung_tasks",
     "kernel.oom_kills",
 ];

@@ -151,8 +151,12 @@ fn disk(message: &str) -> Option<&'static str> {
     (any(message, &io) || (message.starts_with("nvme ") && any(message, &nvme))).then_some("kernel.io_errors")
 }
 
-/// The machine itself.
+/// The machine itself. A queue of the kernel's work that stands still, and a processor that does not answer an urgent grace period, are told apart: a guest
+/// that is not given its processors says so too (kernel/workqueue.c, wq_watchdog_timer_fn; kernel/rcu/tree_exp.h, synchronize_rcu_expedited_wait).
 fn machine(message: &str) -> Option<&'static str> {
+    if message.starts_with("BUG: workqueue lockup") || message.contains("detected expedited stalls on") {
+        return Some("kernel.stalls");
+    }
     any(message, &["soft lockup", "hard LOCKUP", "detected stall", "Hard LOCKUP"]).then_some("kernel.lockups")
 }
 
@@ -334,6 +338,20 @@ mod tests {
             ("I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0", None),
             ("Buffer I/O error on dev sr0, logical block 0, async page read", None),
             ("I/O error, dev sda, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0", Some("kernel.io_errors")),
+        ];
+        hold(&table);
+    }
+
+    #[test]
+    fn a_processor_that_stands_still_is_told_from_work_that_does() {
+        let table = [
+            ("rcu: INFO: rcu_sched self-detected stall on CPU", Some("kernel.lockups")),
+            (
+                "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 3-...D } 21 jiffies s: 1101 root: 0x8/.",
+                Some("kernel.stalls"),
+            ),
+            ("BUG: workqueue lockup - pool cpus=3 node=0 flags=0x0 nice=0 stuck for 33s!", Some("kernel.stalls")),
+            ("usb 1-1: Product: BUG: workqueue lockup", None),
         ];
         hold(&table);
     }

@@ -1,5 +1,5 @@
 //! `dcgmi diag -j`. Its JSON has no published schema, so only what was seen is read: DCGM 4 under `DCGM Diagnostic`, a result per entity; DCGM 3 under
-//! `DCGM GPU Diagnostic`, a result per GPU or list of GPUs. A test that tells of some of the GPUs only is an error. *Skip* is not *Pass*. Warnings may
+//! `DCGM GPU Diagnostic`, a result per GPU or list of GPUs. A test that tells of some of the GPUs only is an error, unless it failed. *Skip* is not *Pass*. Warnings may
 //! stand before the document.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,14 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
     let mut tests = Vec::new();
     for test in report.diagnostic.test_categories.into_iter().flat_map(|category| category.tests) {
         let (mut results, mut warnings) = (Vec::new(), Vec::new());
-        let notes = test.test_summary.info.iter().map(said).collect();
+        // Of a test that was not run there is no summary.
+        let (summary, notes) = match test.test_summary {
+            Some(V4Summary { status, info, warnings: of_all }) => {
+                warnings.extend(of_all.iter().map(said));
+                (Status::read(&status)?, info.iter().map(said).collect())
+            }
+            None => (Status::NotRun, Vec::new()),
+        };
         for result in test.results {
             let gpu = (result.entity_group == "GPU").then_some(result.entity_id);
             if gpu.is_some_and(|gpu| !gpus.contains(&gpu)) {
@@ -78,8 +85,7 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
             results.push((gpu, Status::read(&result.status)?));
             warnings.extend(result.warnings.iter().map(said));
         }
-        let summary = Some(Status::read(&test.test_summary.status)?);
-        tests.push(Test { name: scan::word(&test.name), results, summary, warnings, notes });
+        tests.push(Test { name: scan::word(&test.name), results, summary: Some(summary), warnings, notes });
     }
     let mut reading = tally(answer, &gpus, tests)?;
     reading.version("dcgm", &report.metadata.version);
@@ -89,16 +95,23 @@ pub(in crate::gates::parsers) fn parse_v4(answer: &Answer<'_>) -> Result<Reading
 pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading, String> {
     let report: V3 = json(document(answer.text)?)?;
     let diagnostic = report.diagnostic;
-    known(&diagnostic.version, "3.")?;
+    // dcgmi puts it beside what nvvs tells, which puts it inside.
+    let version = diagnostic.version.or(report.version).ok_or("it tells no version")?;
+    known(&version, "3.")?;
     let (mut tests, mut gpus) = (Vec::new(), BTreeSet::new());
     // Its writer leaves nulls between tests.
     for test in diagnostic.test_categories.into_iter().flat_map(|category| category.tests).flatten() {
         let (mut results, mut warnings, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for result in test.results {
             let status = Status::read(&result.status)?;
-            for gpu in numbers(&result.gpu_ids)? {
-                gpus.insert(gpu);
-                results.push((Some(gpu), status));
+            match &result.gpu_ids {
+                Some(ids) => {
+                    let ids = numbers(ids)?;
+                    gpus.extend(&ids);
+                    results.extend(ids.into_iter().map(|gpu| (Some(gpu), status)));
+                }
+                // What is tested before any GPU is names them only where it fails.
+                None => results.push((None, status)),
             }
             warnings.extend(result.warnings.iter().map(said));
             notes.extend(result.info.iter().map(said));
@@ -106,7 +119,7 @@ pub(in crate::gates::parsers) fn parse_v3(answer: &Answer<'_>) -> Result<Reading
         tests.push(Test { name: scan::word(&test.name), results, summary: None, warnings, notes });
     }
     let mut reading = tally(answer, &gpus, tests)?;
-    reading.version("dcgm", &diagnostic.version);
+    reading.version("dcgm", &version);
     Ok(reading)
 }
 
@@ -167,7 +180,7 @@ fn tally(answer: &Answer<'_>, gpus: &BTreeSet<u64>, tests: Vec<Test>) -> Result<
     Ok(reading)
 }
 
-/// A test on GPUs is one on all of them, with one result each.
+/// A test on GPUs is one on all of them, with one result each; one that failed may name only those on which it did.
 fn covers(test: &Test, gpus: &BTreeSet<u64>) -> Result<(), String> {
     let told: Vec<u64> = test.results.iter().filter_map(|(gpu, _)| *gpu).collect();
     let distinct: BTreeSet<u64> = told.iter().copied().collect();
@@ -177,7 +190,8 @@ fn covers(test: &Test, gpus: &BTreeSet<u64>) -> Result<(), String> {
     if test.results.is_empty() && test.summary.is_none_or(|summary| summary == Status::Pass) {
         return Err(format!("test {} has no result", test.name));
     }
-    match told.is_empty() || distinct == *gpus {
+    let failed = test.results.iter().any(|(_, status)| *status == Status::Fail);
+    match told.is_empty() || failed || distinct == *gpus {
         true => Ok(()),
         false => Err(format!("test {} tells of {} of {} GPUs", test.name, told.len(), gpus.len())),
     }
@@ -257,8 +271,10 @@ struct V4Category {
 #[derive(Deserialize)]
 struct V4Test {
     name: String,
+    /// Left out where there are none.
+    #[serde(default)]
     results: Vec<V4Result>,
-    test_summary: V4Summary,
+    test_summary: Option<V4Summary>,
 }
 
 #[derive(Deserialize)]
@@ -275,18 +291,22 @@ struct V4Summary {
     status: String,
     #[serde(default)]
     info: Vec<Value>,
+    /// Of the test itself, and of no entity.
+    #[serde(default)]
+    warnings: Vec<Value>,
 }
 
 #[derive(Deserialize)]
 struct V3 {
     #[serde(rename = "DCGM GPU Diagnostic")]
     diagnostic: V3Diagnostic,
+    version: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct V3Diagnostic {
     test_categories: Vec<V3Category>,
-    version: String,
+    version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -303,7 +323,7 @@ struct V3Test {
 #[derive(Deserialize)]
 struct V3Result {
     #[serde(alias = "gpu_id")]
-    gpu_ids: Value,
+    gpu_ids: Option<Value>,
     status: String,
     #[serde(default)]
     warnings: Vec<Value>,

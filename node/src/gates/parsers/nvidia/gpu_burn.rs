@@ -1,5 +1,6 @@
 //! gpu-burn: matrices multiplied over and over, compared with the first result. It ends with 0 whatever it found, calls a GPU on which nothing was
-//! computed `OK`, and counts errors from one summary to the next; so its list, its counts and its progress must all be there.
+//! computed `OK`, and counts errors from one summary to the next; so its list, its counts and its progress must all be there. A GPU whose process died may
+//! be called `OK` as well; it is faulty.
 
 use crate::gates::parsers::{Answer, Reading, scan};
 
@@ -8,7 +9,8 @@ const GPUS_MAX: usize = 256;
 /// One line of progress: `100.0%  proc'd: 405 (26255 Gflop/s) - 405 (26545 Gflop/s)   errors: 0 - 0   temps: 87 C - 74 C`
 struct Progress {
     percent: f64,
-    processed: Vec<f64>,
+    /// None of a GPU whose process died.
+    processed: Vec<Option<f64>>,
     speeds: Vec<f64>,
     errors: Vec<f64>,
     temperatures: Vec<Option<f64>>,
@@ -21,25 +23,28 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     scan::whole(answer.text)?;
     let verdicts = verdicts(answer.text)?;
     let (last, errors, history) = progress(answer.text, verdicts.len())?;
+    let died = |gpu: &usize| last.processed[*gpu].is_none();
     if last.percent < 100.0 {
         return Err(format!("it ended at {} %", last.percent));
     }
-    if let Some(idle) = last.processed.iter().position(|processed| *processed == 0.0) {
+    if let Some(idle) = last.processed.iter().position(|processed| *processed == Some(0.0)) {
         return Err(format!("GPU {idle} computed nothing"));
     }
     let mut reading = Reading::default();
     reading.count("burn.gpus", verdicts.len());
-    let stuck = stuck(&history, verdicts.len());
+    let (dead, living): (Vec<_>, Vec<_>) = (0..verdicts.len()).partition(died);
+    reading.notes.extend(dead.iter().map(|gpu| format!("the process on GPU {gpu} died")));
+    let stuck = stuck(&history, &living);
     reading.notes.extend(stuck.iter().map(|gpu| format!("GPU {gpu} stood still over the end of the run")));
-    let bad = |gpu: &usize| verdicts[*gpu] || stuck.contains(gpu);
+    let bad = |gpu: &usize| verdicts[*gpu] || stuck.contains(gpu) || died(gpu);
     reading.count("burn.faulty", (0..verdicts.len()).filter(bad).count());
     let fastest = last.speeds.iter().copied().fold(0.0, f64::max);
     let slowest = last.speeds.iter().copied().fold(f64::MAX, f64::min);
     reading.add("burn.spread", if fastest > 0.0 { (fastest - slowest) / fastest * 100.0 } else { 100.0 });
     for gpu in 0..verdicts.len() {
         let entity = format!("GPU {gpu}");
-        // Counts of errors show on the lines that came to be printed; its own verdict knows of all.
-        if verdicts[gpu] != (errors[gpu] > 0.0) {
+        // Counts of errors show on the lines that came to be printed; its own verdict knows of all, but those before a death.
+        if verdicts[gpu] != (errors[gpu] > 0.0) && !died(&gpu) {
             reading.notes.push(format!("{entity} is called {} with {} errors", called(verdicts[gpu]), errors[gpu]));
             if errors[gpu] > 0.0 {
                 return Err(format!("{entity} is called OK with {} errors", errors[gpu]));
@@ -99,20 +104,20 @@ fn verdicts(text: &str) -> Result<Vec<bool>, String> {
 }
 
 /// How far the run was, and how much each GPU had done by then.
-type Done = (f64, Vec<f64>);
+type Done = (f64, Vec<Option<f64>>);
 
 /// GPUs that did nothing over the last quarter of the run, while another one went on, or after they had gone on before: they are called `OK`, with the
 /// speed that they had.
-fn stuck(history: &[Done], gpus: usize) -> Vec<usize> {
+fn stuck(history: &[Done], gpus: &[usize]) -> Vec<usize> {
     const LATE: f64 = 75.0;
     /// So many steps in a quarter are more than chance leaves out.
     const STEPS: usize = 3;
     let late = history.iter().position(|(percent, _)| *percent > LATE).unwrap_or(history.len()).saturating_sub(1);
     let (before, after) = (&history[..history.len().min(late + 1)], &history[late..]);
     let steps = |of: &[Done], gpu: usize| of.windows(2).filter(|pair| pair[1].1[gpu] > pair[0].1[gpu]).count();
-    let most = (0..gpus).map(|gpu| steps(after, gpu)).max().unwrap_or(0);
+    let most = gpus.iter().map(|gpu| steps(after, *gpu)).max().unwrap_or(0);
     let stands = |gpu: &usize| steps(after, *gpu) == 0 && most.max(steps(before, *gpu) / 3) >= STEPS;
-    (0..gpus).filter(stands).collect()
+    gpus.iter().copied().filter(stands).collect()
 }
 
 /// The last line of progress, each GPU's errors over all of them, and how far each was at every line.
@@ -120,11 +125,15 @@ fn progress(text: &str, gpus: usize) -> Result<(Progress, Vec<f64>, Vec<Done>), 
     let (mut total, mut last, mut history) = (vec![0.0; gpus], None::<Progress>, Vec::new());
     for piece in text.split(['\r', '\n']) {
         if piece.contains("proc'd:") {
-            let progress = read(piece).ok_or_else(|| format!("{:?} is not understood", scan::word(piece)))?;
+            let mut progress = read(piece).ok_or_else(|| format!("{:?} is not understood", scan::word(piece)))?;
             let counts =
                 [progress.processed.len(), progress.speeds.len(), progress.errors.len(), progress.temperatures.len()];
             if counts != [gpus; 4] {
                 return Err(format!("it tested {gpus} GPUs and tells of {counts:?}"));
+            }
+            // What a process adds to its errors as it dies is no count: those before it are kept.
+            for gpu in (0..gpus).filter(|gpu| progress.processed[*gpu].is_none()) {
+                progress.errors[gpu] = last.as_ref().map_or(0.0, |last| last.errors[gpu]);
             }
             history.push((progress.percent, progress.processed.clone()));
             last = Some(progress);
@@ -153,8 +162,7 @@ fn read(line: &str) -> Option<Progress> {
     let (mut done, mut speeds) = (Vec::new(), Vec::new());
     for gpu in processed.split(" - ") {
         let (count, speed) = gpu.trim().split_once(" (")?;
-        // -1 for a GPU whose process died is no count.
-        done.push(scan::count(count)?);
+        done.push(if count == "-1" { None } else { Some(scan::count(count)?) });
         speeds.push(scan::quantity(speed.strip_suffix(')')?, "Gflop/s")?);
     }
     let words = |text: &'_ str| -> Vec<String> {
@@ -163,8 +171,8 @@ fn read(line: &str) -> Option<Progress> {
     let mut counts = Vec::new();
     for word in words(errors).iter().filter(|word| !word.is_empty()) {
         match word.as_str() {
-            // After a count that is not 0; it stands against the dash before the next one.
-            "(WARNING!)" => {}
+            // After a count that is not 0, and after that of a process that died; they stand against the dash before the next one.
+            "(WARNING!)" | "(DIED!)" => {}
             _ => {
                 // It counts in 32 bits with a sign.
                 let count: i32 = word.parse().ok()?;
@@ -235,6 +243,38 @@ mod tests {
             (Some(56.0), Some(2.0))
         );
         assert_eq!(reading.notes, ["GPU 1 stood still over the end of the run"]);
+    }
+
+    /// In the words of gpu-burn's source (gpu_burn-drv.cpp, startBurn and listenClients): a process writes -1 twice as it dies, and the second is added to
+    /// its errors.
+    #[test]
+    fn a_gpu_whose_process_died_is_faulty_whatever_it_is_called() {
+        let died = |errors: &str, after: &str, called: &str| {
+            let text = format!(
+                "\r40.0%  proc'd: 200 (52502 Gflop/s) - 190 (51733 Gflop/s)   errors: 0 - {errors} temps: 50 C - 45 C \
+                 \r60.0%  proc'd: 300 (52502 Gflop/s) - -1 (0 Gflop/s)   errors: 0 - {after}  (DIED!)  temps: 50 C - 45 C \n\
+                 \tSummary at:   Mon Jan 15 07:36:03 AM CET 2024\n\n\
+                 \r100.0%  proc'd: 405 (52045 Gflop/s) - -1 (0 Gflop/s)   errors: 0 - 0  (DIED!)  temps: 69 C - -- \n\
+                 Killing processes with SIGTERM (soft kill)\ndone\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: {called}\n"
+            );
+            parse(&Answer { exit: 0, text: &text, messages: "", serial: None }).unwrap_or_else(|why| panic!("{why}"))
+        };
+        for (errors, after, called, kept) in [
+            ("0", "0", "OK", 0.0),
+            ("0", "-1", "FAULTY", 0.0),
+            ("1  (WARNING!)", "0", "OK", 1.0),
+            ("7  (WARNING!)", "6", "FAULTY", 7.0),
+        ] {
+            let reading = died(errors, after, called);
+            let of = |metric, gpu| reading.number(metric, gpu);
+            assert_eq!(
+                (of("burn.faulty", ""), of("burn.errors", "GPU 1")),
+                (Some(1.0), Some(kept)),
+                "{errors} {after}"
+            );
+            assert_eq!((of("burn.errors", "GPU 0"), of("burn.gpus", "")), (Some(0.0), Some(2.0)));
+            assert_eq!(reading.notes, ["the process on GPU 1 died"]);
+        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! One value of nvidia-smi. What a card does not have is no value; what the driver could not find out, or what is not understood, is an error: it may
-//! be the very fault that is looked for.
+//! be the very fault that is looked for. A GPU that is gone or waits for a reset says so in the place of any value: that is told of the GPU, and the value is not.
 
 use std::collections::BTreeMap;
 
 use super::fields::{FIELDS, Field, Kind};
 use crate::gates::parsers::{Reading, scan};
 
-/// How nvidia-smi says that a card does not have something. In CSV they stand in brackets.
+/// How nvidia-smi says that a card does not have something.
 const UNAVAILABLE: [&str; 4] = ["N/A", "Not Supported", "Requested functionality has been deprecated", "Not Available"];
+/// What NVML says of a GPU that it cannot ask any more (nvmlErrorString: NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED).
+const UNREACHABLE: [&str; 2] = ["GPU is lost", "GPU requires reset"];
 /// Values of one GPU by their path or column; a path that stands there twice is [`TWICE`].
 pub(super) type Leaves = BTreeMap<String, String>;
 /// In place of a value that two lines of one GPU claim.
@@ -45,6 +47,9 @@ pub(super) fn add(reading: &mut Reading, entity: &str, leaves: &Leaves, places: 
         }
     }
     lost_lanes(reading, entity);
+    let unreachable = leaves.iter().find(|(_, text)| UNREACHABLE.contains(&bare(text)));
+    reading.add_of("gpu.unreachable", entity, u8::from(unreachable.is_some()));
+    reading.notes.extend(unreachable.map(|(path, text)| format!("{entity}: {} is {text:?}", scan::word(path))));
     Ok(())
 }
 
@@ -62,9 +67,14 @@ enum Leaf {
     Word(String),
 }
 
+/// CSV puts what is no value in brackets.
+fn bare(text: &str) -> &str {
+    text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
+}
+
 fn read(text: &str, kind: Kind) -> Result<Leaf, String> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    if UNAVAILABLE.contains(&bare) {
+    let bare = bare(text);
+    if UNAVAILABLE.contains(&bare) || UNREACHABLE.contains(&bare) {
         return Ok(Leaf::Nothing);
     }
     let number = |number: Option<f64>, wanted: &str| number.map(Leaf::Number).ok_or_else(|| format!("no {wanted}"));

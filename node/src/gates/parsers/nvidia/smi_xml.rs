@@ -1,5 +1,6 @@
 //! `nvidia-smi -q -x` by the document types nvsmi_device_v12 (driver 535) and v13 (570 and newer). The document says how many GPUs are attached; a file
-//! that holds fewer is an error. Nothing is expanded: a document type of its own, or an entity other than XML's five, is refused.
+//! that holds fewer is an error. Nothing is expanded: a document type of its own, or an entity other than XML's five, is refused. Names of processes are
+//! their users' own words, which nvidia-smi writes down as they are: they are cut out before anything is read, and none of them can tell anything.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -15,6 +16,8 @@ const DEPTH_MAX: usize = 16;
 const GPUS_MAX: usize = 256;
 /// Below a GPU.
 const LISTS: [&str; 4] = ["processes", "accounted_processes", "supported_clocks", "mig_devices"];
+const NAME_BEGINS: &str = "<process_name>";
+const NAME_ENDS: &str = "</process_name>";
 
 #[derive(Default)]
 struct Document {
@@ -38,7 +41,11 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
     if answer.exit != 0 {
         return Err(format!("nvidia-smi failed: {}", scan::word(answer.messages)));
     }
-    let document = read(answer.text)?;
+    let text = without_names(answer.text);
+    if text.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("it is not UTF-8".into());
+    }
+    let document = read(&text)?;
     let head = |name: &str| document.head.get(name).map(String::as_str).ok_or_else(|| format!("there is no {name}"));
     let driver = scan::word(head("driver_version")?);
     if !driver.starts_with(|c: char| c.is_ascii_digit()) {
@@ -64,6 +71,18 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
     }
     Ok(reading)
+}
+
+/// The document with empty names of processes. One that holds the end of its own element is cut with it; one that has another begin behind that leaves what
+/// stands between the two, for [`open`] to refuse or to be a process more.
+fn without_names(text: &str) -> String {
+    let mut pieces = text.split(NAME_BEGINS);
+    let mut kept = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        kept.push_str(NAME_BEGINS);
+        kept.push_str(piece.rfind(NAME_ENDS).map_or(piece, |end| &piece[end..]));
+    }
+    kept
 }
 
 fn read(text: &str) -> Result<Document, String> {
@@ -99,11 +118,14 @@ fn read(text: &str) -> Result<Document, String> {
                 return Err("something stands beside its root".into());
             }
             Event::Text(text) => held.push_str(&text),
-            // Names hold these at most; what each stands for is not looked at.
+            // What each stands for is not looked at.
             Event::GeneralRef(name) if ["amp", "lt", "gt", "quot", "apos"].contains(&&*name) => held.push('&'),
             Event::GeneralRef(name) => return Err(format!("entity {:?} is not expanded", scan::word(&name))),
-            Event::Decl(_) | Event::Comment(_) => {}
-            Event::CData(_) | Event::PI(_) => return Err("it holds what nvidia-smi does not write".into()),
+            Event::Decl(_) if path.is_empty() => {}
+            // Two processes could hide all that stands between their names in one of these.
+            Event::Decl(_) | Event::Comment(_) | Event::CData(_) | Event::PI(_) => {
+                return Err("it holds what nvidia-smi does not write".into());
+            }
             Event::Eof => break,
         }
     }
@@ -122,17 +144,25 @@ fn open(document: &mut Document, path: &mut Vec<String>, tag: &BytesStart<'_>) -
     if path.len() >= DEPTH_MAX {
         return Err("it is nested too deep".into());
     }
+    // A GPU has its id, nothing else has any: in the value of another one, too, all could be hidden that stands between two names.
+    let attributes: Vec<_> = tag.attributes().with_checks(false).take(2).collect();
     if path.len() == 1 && name == "gpu" {
-        let id = tag.attributes().with_checks(false).flatten().find(|attribute| attribute.key.into_inner() == "id");
-        let id = id.ok_or("a GPU has no id")?;
-        let address = scan::pci_address(&id.value).ok_or("a GPU's id is no PCI address")?;
+        let [Ok(id)] = attributes.as_slice() else { return Err("a GPU has no id, or more than that".into()) };
+        let address = Some(id).filter(|id| id.key.into_inner() == "id").and_then(|id| scan::pci_address(&id.value));
+        let address = address.ok_or("a GPU's id is no PCI address")?;
         if document.gpus.len() >= GPUS_MAX || document.gpus.iter().any(|gpu| gpu.address == address) {
             return Err(format!("GPU {address} stands there twice"));
         }
         document.gpus.push(Gpu { address, ..Gpu::default() });
+    } else if !attributes.is_empty() {
+        return Err(format!("{:?} has what nvidia-smi does not write", scan::word(&name)));
     }
     if let Some(gpu) = within_gpu(document, path) {
         match (path.len(), name.as_str()) {
+            // A name that left the list must come back to it: what it said in between is nobody's.
+            (2, "processes") if gpu.lists_processes => {
+                return Err(format!("GPU {} lists its processes twice", gpu.address));
+            }
             (2, "processes") => gpu.lists_processes = true,
             (3, "process_info") if path[2] == "processes" => gpu.processes += 1,
             _ => {}

@@ -1,4 +1,5 @@
-//! `mdadm --detail`, metadata 0.90 and 1: one array or several. Its counts, its state and its list of devices must agree.
+//! `mdadm --detail`, metadata 0.90 and 1, and arrays in a container of a controller's own metadata: one or several. Its counts, its state and its list of
+//! devices must agree.
 
 use std::collections::BTreeMap;
 
@@ -62,9 +63,13 @@ fn array(block: &Block<'_>) -> Result<Array, String> {
         let count = scan::count(field(key)?).ok_or_else(|| format!("{name}: {key} is no count"))?;
         Ok::<usize, String>(count as usize)
     };
-    let version = field("Version")?;
-    if !["0.90", "1.0", "1.1", "1.2", "1"].contains(&version) {
-        return Err(format!("{name}: metadata {version:?} is not known"));
+    // `/dev/md/imsm0, member 0` stands in place of a version (mdadm's Detail.c).
+    let (metadata, known) = match block.fields.get("Container") {
+        Some(container) => (*container, container.contains(", member ")),
+        None => (field("Version")?, ["0.90", "1.0", "1.1", "1.2", "1"].contains(&field("Version")?)),
+    };
+    if !known {
+        return Err(format!("{name}: metadata {metadata:?} is not known"));
     }
     let level = field("Raid Level")?;
     if !REDUNDANT.contains(&level) && !PLAIN.contains(&level) {

@@ -1,9 +1,12 @@
-//! `/proc/mdstat` (drivers/md/md.c, md_seq_show). Its first and its last line must be there: what lies between is every array.
+//! `/proc/mdstat` (drivers/md/md.c, md_seq_show). Its first and its last line must be there: what lies between is every array, and the containers of arrays
+//! whose metadata is a controller's own: they never run.
 
 use super::{Array, PLAIN, REDUNDANT, told};
 use crate::gates::parsers::{Answer, Reading, scan};
 
 const ARRAYS_MAX: usize = 512;
+/// What a container has for metadata (mdadm(8), container). That of an array in one begins with where it lies: `external:/md127/0`.
+const CONTAINERS: [&str; 2] = ["external:imsm", "external:ddf"];
 
 /// An array as its lines are read.
 struct Found {
@@ -11,6 +14,7 @@ struct Found {
     /// `[3/2]` and `[U_U]`.
     counts: Option<(usize, usize)>,
     slots: Option<String>,
+    container: bool,
 }
 
 pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, String> {
@@ -36,7 +40,8 @@ pub(in crate::gates::parsers) fn parse(answer: &Answer<'_>) -> Result<Reading, S
         }
         found.push(one);
     }
-    found.into_iter().map(settled).collect::<Result<_, _>>().map(told)
+    let arrays = found.into_iter().filter(|one| !(one.array.inactive && one.container));
+    arrays.map(settled).collect::<Result<_, _>>().map(told)
 }
 
 /// `md0 : active raid1 loop1[1](F) loop0[0]`, `md127 : inactive sda[0](S)`
@@ -68,7 +73,7 @@ fn head(line: &str) -> Option<Found> {
     }
     let name = name.starts_with("md").then(|| scan::word(name))?;
     let array = Array { name, level, inactive, devices, missing: None, failed, rebuilding: false };
-    Some(Found { array, counts: None, slots: None })
+    Some(Found { array, counts: None, slots: None, container: false })
 }
 
 /// `10176 blocks super 1.2 [2/1] [U_]`, `[==>…]  recovery = 12.6% …`, `bitmap: 0/1 pages …`
@@ -79,6 +84,7 @@ fn detail(found: &mut Found, line: &str) -> Option<()> {
         return Some(());
     }
     for word in line.split_whitespace() {
+        found.container |= CONTAINERS.contains(&word);
         let Some(inner) = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')) else { continue };
         let told_twice = match inner.split_once('/') {
             Some((wanted, working)) => {
@@ -99,7 +105,7 @@ fn detail(found: &mut Found, line: &str) -> Option<()> {
 
 /// Both of its counts must agree, and a level that has none must tell none.
 fn settled(found: Found) -> Result<Array, String> {
-    let Found { mut array, counts, slots } = found;
+    let Found { mut array, counts, slots, .. } = found;
     let redundant = array.level.as_deref().is_some_and(|level| REDUNDANT.contains(&level));
     match (redundant, counts, slots) {
         (true, Some((wanted, working)), Some(slots)) => {

@@ -139,14 +139,24 @@ fn once<T>(kept: &mut Option<T>, value: T) -> Option<()> {
     kept.replace(value).is_none().then_some(())
 }
 
-/// Logical states (InfiniBand specification, 14.2.5.6).
+/// Logical states (InfiniBand specification, 14.2.5.6), in the words of ibstat.c.
 fn state(word: &str) -> Option<String> {
-    ["Down", "Initializing", "Armed", "Active"].contains(&word).then(|| word.to_owned())
+    ["???", "Down", "Initializing", "Armed", "Active"].contains(&word).then(|| word.to_owned())
 }
 
-/// Physical states.
+/// Physical states, in the same words.
 fn physical(word: &str) -> Option<String> {
-    let known =
-        ["Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test"];
+    let known = [
+        "???",
+        "No state change",
+        "Sleep",
+        "Polling",
+        "Disabled",
+        "PortConfigurationTraining",
+        "LinkUp",
+        "LinkErrorRecovery",
+        "PhyTest",
+        "Phy Test",
+    ];
     known.contains(&word).then(|| word.to_owned())
 }
