@@ -47,7 +47,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// What comes before a sweep with gates that need nobody's job on the node: its scheduler is asked to start none, and says whether one runs. One that is
-/// busy is given back at once; one that is out already, for whatever reason, is left as it is. Both are swept as nodes with jobs.
+/// busy is given back at once; one that is out already, for whatever reason, or protected, is left as it is. All of these are swept as nodes with jobs.
 fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let own = |step| node.step(step).filter(|view| view.current).map(|view| &view.status);
     if own(Step::Sweep).is_some() {
@@ -56,7 +56,8 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let alone = suite.gates.iter().any(|gate| gate.needs.contains(&Need::Drained));
     let out = node.scheduler.is_some() || node.pairing.is_some();
     match (own(Step::Hold), node.room) {
-        (None, _) if !alone || out || node.stop => None,
+        // Nothing is drained of what is protected: whose jobs it runs, and who lists it, is not for a sweep to change.
+        (None, _) if !alone || out || node.stop || node.protected => None,
         (None, Room::Nothing) => None,
         (None, Room::Later) => Some(Decision::Wait(Wait {
             condition: "its turn to be swept: its scheduler holds back others of its pool".into(),

@@ -113,7 +113,8 @@ impl Controller {
     }
 
     /// As [`admit`](Self::admit), for a member that was held back with this reason: no other drain is lifted, also none of ours. Its health check may have
-    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them.
+    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them. One that `nodes` does not have is
+    /// listed by somebody else, as a machine that was adopted: that drain is lifted, and nothing else of it looked at.
     ///
     /// # Errors
     /// As [`admit`](Self::admit)'s.
@@ -134,11 +135,15 @@ impl Controller {
         lifts: Option<&str>,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
-        let wanted =
-            nodes.iter().find(|node| node.name == name).ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
+        let wanted = nodes.iter().find(|node| node.name == name);
         let mut reconfigured = false;
         loop {
-            let last = match self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await {
+            let step = match (wanted, lifts) {
+                (Some(wanted), _) => self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await,
+                (None, Some(ours)) => self.lift_step(name, ours).await,
+                (None, None) => Err(SlurmError::NotListed { name: name.into() }),
+            };
+            let last = match step {
                 Ok(Ok(view)) => return Ok(view),
                 Ok(Err(unclean)) => unclean,
                 Err(error) if patient(&error) => error.to_string(),
@@ -174,6 +179,16 @@ impl Controller {
             *reconfigured = true;
         }
         Ok(Err(complaints.join("; ")))
+    }
+
+    /// The view of a node that somebody else lists, once our drain of it is lifted; or that it was just asked for.
+    async fn lift_step(&self, name: &str, ours: &str) -> Result<Result<NodeView, String>, SlurmError> {
+        let view = self.view(name).await?.ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
+        if !view.draining() || view.reason.as_deref() != Some(ours) {
+            return Ok(Ok(view));
+        }
+        self.scontrol(&["update", &format!("nodename={name}"), "state=resume"]).await?;
+        Ok(Err("its drain was lifted just now".into()))
     }
 
     /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason. A node the controller

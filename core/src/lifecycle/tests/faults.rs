@@ -418,8 +418,9 @@ fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_i
     assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
     // What is not known to be idle is swept as it is.
     let out = SchedulerOut { state: "drained".into(), reason: None, steady: false };
-    for beside in [Snapshot { scheduler: Some(out), ..idle.clone() }, Snapshot { room: Room::Nothing, ..idle.clone() }]
-    {
+    let out = Snapshot { scheduler: Some(out), ..idle.clone() };
+    let protected = Snapshot { protected: true, ..idle.clone() };
+    for beside in [out, protected, Snapshot { room: Room::Nothing, ..idle.clone() }] {
         assert_eq!(decide(&beside, now()), Decision::Start(Step::Sweep));
     }
     let later = Snapshot { room: Room::Later, ..idle.clone() };

@@ -232,6 +232,16 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     controller.drain("n1", MEASURED, &watch).await.unwrap();
     let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
     assert!(!back.draining(), "{back}");
+    // One that was adopted is in no list of ours: it is given back all the same, and what somebody else keeps out stays out.
+    controller.drain("n1", MEASURED, &watch).await.unwrap();
+    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
+    assert!(!back.draining(), "{back}");
+    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"]).await;
+    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
+    assert_eq!((back.draining(), back.reason.as_deref()), (true, Some("NHC: fan 3")));
+    let nobodys = controller.give_back(&[], "n2", MEASURED, &watch).await;
+    assert!(matches!(nobodys, Err(SlurmError::NotListed { .. })), "{nobodys:?}");
+    slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
 
     // The profile asks for more memory than the machine has: the controller itself refuses the node.
     nodes[0].real_memory *= 100;
