@@ -100,18 +100,20 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
     }
 }
 
-/// Out of service for its fault, unless something says that it is not the node's. What was measured is not forgotten: a node that must wait its turn
-/// asks again, one that failed too often goes to a person instead of to its ladder.
+/// Out of service for its fault, unless something says that it is not the node's, or somebody has it in hand already: on the way back their drain would be
+/// gone. What was measured is not forgotten: a node that must wait its turn asks again, one that failed too often goes to a person instead of to its ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left = |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
     let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) }.with(Effect::WishTaken);
-    match &node.hold {
+    let theirs = node.scheduler.as_ref().and_then(SchedulerOut::by_somebody_else);
+    match (&node.hold, theirs) {
         _ if node.protected => left("it is protected"),
-        Some(Hold::Fleet(why) | Hold::Pool(why)) => left(why),
-        Some(Hold::Later(_)) if node.stop => left("its sweep was stopped"),
-        Some(Hold::Later(why)) => in_turn(now, why),
-        Some(Hold::Node(why)) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
-        None => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
+        (_, Some(theirs)) => left(&format!("whoever keeps it from jobs has it in hand ({theirs})")),
+        (Some(Hold::Fleet(why) | Hold::Pool(why)), None) => left(why),
+        (Some(Hold::Later(_)), None) if node.stop => left("its sweep was stopped"),
+        (Some(Hold::Later(why)), None) => in_turn(now, why),
+        (Some(Hold::Node(why)), None) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
+        (None, None) => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
     }
 }
 

@@ -395,8 +395,36 @@ fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
     (serving.hold, serving.protected) = (None, false);
     serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, silent()) }];
     assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(cause)) if cause.signature == "unreachable"));
+    serving.scheduler = kept_out(Some("Not responding"));
+    assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(_))), "that is its scheduler's word for the same");
+    serving.scheduler = None;
     serving.steps = vec![step(Step::Sweep, StepStatus::Failed { at: now(), failure: failure(false) })];
     assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
+}
+
+fn kept_out(reason: Option<&str>) -> Option<SchedulerOut> {
+    Some(SchedulerOut { state: "drained".into(), reason: reason.map(str::to_owned), steady: true })
+}
+
+#[test]
+fn a_node_that_somebody_else_drained_is_swept_and_left_to_them() {
+    let mut theirs = node(State::InService);
+    (theirs.claim, theirs.wish, theirs.sweep) = (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
+    theirs.steps = vec![StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) }];
+    theirs.swept = result(Verdict::Fail);
+    for hold in [None, Some(Hold::Later("2 others".into())), Some(Hold::Node("it was recovered 2 times".into()))] {
+        (theirs.scheduler, theirs.hold) = (kept_out(Some("broken fan")), hold);
+        let Decision::Granted(told) = decide(&theirs, now()) else { panic!("it stays") };
+        assert!(told.starts_with("gate x: 3 errors; it is left in service: ") && told.contains("(broken fan)"), "{told}");
+    }
+    theirs.hold = None;
+    for nobody in [Some("muster: gate y: 1"), Some("Not responding"), None] {
+        theirs.scheduler = kept_out(nobody);
+        assert_eq!(moved(&theirs).to, State::Draining, "{nobody:?}");
+    }
+    // A person who asks for a recovery has looked.
+    (theirs.scheduler, theirs.wish, theirs.steps) = (kept_out(Some("broken fan")), Some(Wish::Recover), vec![]);
+    assert_eq!(moved(&theirs).to, State::Draining);
 }
 
 #[test]
