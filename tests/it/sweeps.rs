@@ -117,6 +117,21 @@ async fn a_sweep_that_is_stopped_or_overtaken_gives_its_node_back() {
     world.check().await;
 }
 
+/// One that is held still, for a sweep that is not there any more, is its pool's only one that is out.
+#[tokio::test]
+async fn a_node_that_is_held_already_is_not_in_its_own_way() {
+    let mut world = serving(1).await;
+    sqlx::query("UPDATE nodes SET held_back = true").execute(&world.server.app.pool).await.unwrap();
+    let asked = world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert!(!in_use(&job), "it is held for this sweep now");
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "succeeded"));
+    assert!(!held_back(&world, "n1").await);
+    world.check().await;
+}
+
 #[tokio::test]
 async fn a_pool_spares_one_node_in_ten_and_none_while_others_are_out() {
     let mut world = serving(3).await;
