@@ -11,6 +11,7 @@ use super::steps::Step;
 use crate::clusters::OUR_REASON;
 use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
 use crate::recovery::{Cause, Ended, Hold};
+use crate::wire::node::Failure;
 
 /// Seconds until it is asked again whether a recovery may begin that others are before.
 const ASK_AGAIN_S: i64 = 60;
@@ -39,7 +40,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
             SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
         }
     });
-    match (ended, broken(node, Step::Sweep)) {
+    match (ended, failure(node, Step::Sweep).and_then(|failure| Cause::step(Step::Sweep.as_str(), failure))) {
         // Nobody could log in, several times: contact that is lost counts as down.
         (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, now, cause),
         (ended, _) => ended,
@@ -152,10 +153,10 @@ fn quarantine(how: Ended, why: String) -> Decision {
     Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End { how, went: Vec::new() }))
 }
 
-/// A step of this stay that could not be done, as a cause.
-pub(super) fn broken(node: &Snapshot, step: Step) -> Option<Cause> {
+/// Why a step of this stay could not be done.
+pub(super) fn failure(node: &Snapshot, step: Step) -> Option<&Failure> {
     match &node.step(step)?.status {
-        StepStatus::Failed { failure, .. } => Some(Cause::step(step.as_str(), failure)),
+        StepStatus::Failed { failure, .. } => Some(failure),
         StepStatus::Queued
         | StepStatus::Running { .. }
         | StepStatus::Lost

@@ -173,6 +173,32 @@ async fn a_machine_that_does_not_come_back_from_a_reboot_is_recovered_on_its_way
 }
 
 #[tokio::test]
+async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine() {
+    let mut world = World::declare(1, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["health"] = watched(&["reboot", "reimage"]);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.until("n1", "validating").await;
+    let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
+    let before = acts(&world);
+    // Its stack is locked against another image by now.
+    let stale = "UPDATE objects SET spec = jsonb_set(spec, '{lock,image_digest}', $1) WHERE kind = 'stack'";
+    let other = json!(format!("sha256:{}", "0".repeat(64)));
+    sqlx::query(stale).bind(other).execute(&world.server.app.pool).await.unwrap();
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), acts(&world)), ("failed", before), "nothing was powered or written");
+    let reason = world.value("n1", "reason").await.unwrap();
+    assert!(reason.contains("lock"), "it says what to declare: {reason}");
+    assert_eq!(recoveries(&world, "n1").await, [] as [Value; 0]);
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_ladder_may_write_the_image_anew() {
     let mut world = serving(1, watched(&["reimage"])).await;
     let images =

@@ -134,6 +134,28 @@ fn a_machine_that_does_not_come_back_is_power_cycled() {
     assert!(matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4));
 }
 
+/// A stack that is locked against another image, or a credential that is gone, is no fault of the machine: its disk must not be written for it.
+#[test]
+fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
+    let mut one = validating(Verdict::Pass);
+    one.policy = Some(policy(&[Rung::Reboot, Rung::Reimage]));
+    one.suite.as_mut().unwrap().gates[0].after_reboot = true;
+    for code in ["not_declared", "bad_suite", "node_protocol"] {
+        let failure = Failure { code: code.into(), message: "the pool names no image".into(), retryable: false };
+        let refused = StepStatus::Failed { at: now(), failure };
+        for steps in [vec![step(Step::Gates, refused.clone())], {
+            let passed = StepView { round: 2, ..step(Step::Gates, StepStatus::Succeeded) };
+            vec![passed, step(Step::RebootTest, refused)]
+        }] {
+            one.steps = steps;
+            for under_way in [None, Some(recovery(&[Rung::Reboot, Rung::Reimage], 1))] {
+                one.recovery = under_way;
+                assert_eq!((moved(&one).to, moved(&one).ladder), (State::Failed, None), "{code}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_node_on_its_first_way_outlasts_a_switch_that_is_restarted() {
     let failure = Failure { code: UNREACHABLE.into(), message: "nobody".into(), retryable: true };
