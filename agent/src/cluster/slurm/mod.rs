@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_core::clusters::{SlurmCluster, SlurmNode};
+use muster_core::clusters::{MEASURED, SlurmCluster, SlurmNode};
 
 pub use self::error::SlurmError;
 pub use self::view::{BaseState, NodeView, OUR_PREFIX};
@@ -191,8 +191,8 @@ impl Controller {
         Ok(Err("its drain was lifted just now".into()))
     }
 
-    /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason. A node the controller
-    /// does not know has no jobs.
+    /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason, but for one that was to last as
+    /// long as a measurement: it is lifted by this reason from now on. A node the controller does not know has no jobs.
     ///
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with the jobs that still run.
@@ -214,7 +214,8 @@ impl Controller {
     /// Who still uses it, nobody when it is drained.
     async fn drain_step(&self, name: &str, reason: &str) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else { return Ok(None) };
-        if !view.draining() {
+        let measured = view.reason.as_deref() == Some(MEASURED) && reason != MEASURED;
+        if !view.draining() || measured {
             let update = [format!("nodename={name}"), format!("reason={reason}")];
             self.scontrol(&["update", &update[0], "state=drain", &update[1]]).await?;
             return Ok(Some("the drain was asked for just now".into()));
