@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, follow, interrupted};
+use super::decision::{Decision, Effect, Move, follow, interrupted, wait_for_step};
 use super::faults::{failure, fault, summary, unanswered};
 use super::snapshot::Snapshot;
 use super::state::State;
@@ -14,7 +14,12 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    match measured(node, now) {
+    let measured = measured(node, now);
+    if let (false, Some(view)) = (matches!(measured, Decision::Wait(_)), node.active()) {
+        // What counted before it began counts no more, as a waiver that is over: what runs ends first.
+        return wait_for_step(node, view.step, None);
+    }
+    match measured {
         Decision::Advance(failed) if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) => {
             // A machine that cannot be measured, or does not come back, is a fault as well; what only a person can declare or mend is none, and a tool
             // without an answer is one only where another was.

@@ -2,9 +2,10 @@
 
 mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
-mod faults; // Nodes that fail: ladders, sweeps, holds
+mod faults; // Nodes that fail: ladders, holds
 mod firmware; // What a machine's own firmware must be before it is written to
 mod pairing; // Held, measured, given back
+mod sweeps; // Looked at while they serve
 
 use std::collections::BTreeMap;
 
