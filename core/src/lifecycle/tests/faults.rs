@@ -284,6 +284,16 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     climbing.steps = vec![step(Step::Reboot, StepStatus::Succeeded)];
     let stopped = moved(&climbing);
     assert!(stopped.to == State::Quarantined && stopped.effects.contains(&Effect::Stopped));
+    assert!(matches!(stopped.ladder, Some(Ladder::End { how: Ended::Stopped, went }) if went.len() == 1));
+    // Off in the middle of a power cycle it is started again first.
+    climbing.recovery.as_mut().unwrap().tried = 1;
+    climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
+    climbing.steps.push(step(Step::BootDisk, StepStatus::Succeeded));
+    assert!(moved(&climbing).effects.contains(&Effect::Stopped));
+    climbing.steps.clear();
+    assert!(moved(&climbing).effects.contains(&Effect::Stopped), "none is begun");
+    climbing.recovery.as_mut().unwrap().tried = 0;
     climbing.stop = false;
     climbing.steps = vec![step(Step::Reboot, StepStatus::Cancelled)];
     assert!(moved(&climbing).effects.contains(&Effect::Stopped));

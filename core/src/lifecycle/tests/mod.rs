@@ -436,7 +436,9 @@ proptest! {
                 if step == Step::WriteImage { prop_assert_eq!(node.state, State::Imaging); }
                 if step == Step::Wipe { prop_assert_eq!(node.state, State::Wiping); }
                 prop_assert!(!node.protected || !step.destroys());
-                prop_assert!(!node.stop || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
+                // A rung that was begun is done to its end.
+                let seen_through = node.state == State::Repairing && matches!(step, Step::BootDisk | Step::FirmwareLook);
+                prop_assert!(!node.stop || seen_through || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
             }
             Decision::Retry(step, _) => {
                 prop_assert!(node.step(step).is_some_and(|view| !view.current || view.round <= step.max_rounds()));
