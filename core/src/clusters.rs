@@ -13,6 +13,11 @@ pub const OUR_REASON: &str = "muster:";
 /// Of a node in service that is measured: the one drain that giving it back lifts.
 pub const MEASURED: &str = "muster: measured, back in a while";
 
+/// Of a node on its way out of service: the one drain that is lifted where it is undone.
+pub const LEAVING: &str = "muster: leaving service";
+/// What slurmctld itself writes when it loses sight of a node: nobody's wish, so that nothing of anybody's is undone where Muster acts on one that is back.
+pub const LOST_SIGHT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
+
 /// A cluster as declared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

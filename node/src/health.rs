@@ -17,8 +17,7 @@ use crate::converge::machine::Machine;
 use crate::failure::fatal;
 use crate::gates::{self, Kept, Shared};
 use crate::job::JobContext;
-use crate::tool::{self, Call};
-use crate::{files, inventory, paths};
+use crate::{files, inventory, paths, slurm};
 
 const USAGE: &str = "\
 muster-node health [--max-age S] [--within S] [--drain] [--strict]
@@ -27,8 +26,8 @@ Says whether this node is fit for the next job, by the smoke suite of its pool.
 
   --max-age S   a verdict of so many seconds ago is told again; 60 by default, 0: always anew
   --within S    seconds until there is an answer; 1 to 55, 10 by default
-  --drain       drain this node in Slurm where it is not fit, with the gate as the reason: for Prolog, and for
-                HealthCheckProgram, whose exit code nobody reads
+  --drain       drain this node in Slurm where it is not fit, with the gate as the reason, unless somebody else keeps
+                it from jobs already: for Prolog, and for HealthCheckProgram, whose exit code nobody reads
   --strict      what has no answer is not fit either
 
 Exit codes: 0 fit, or nothing is known to the contrary; 1 not fit; 64 not understood.";
@@ -39,11 +38,8 @@ const PLAN: &str = "/var/lib/muster/health.json";
 const LAST: &str = "/run/muster/health.json";
 const PLAN_MAX: u64 = 8 << 20;
 const LAST_MAX: u64 = 64 << 10;
-/// What a scheduler shows beside a node.
-const REASON_MAX: usize = 200;
 /// After its time a tool is killed; one that cannot be, because it hangs in the kernel, is not waited for.
 const GRACE: Duration = Duration::from_millis(500);
-const DRAIN: Duration = Duration::from_secs(10);
 /// A tool that had less time than this, because ours was nearly over, is slow and nothing worse.
 const FAIR: Duration = Duration::from_secs(5);
 /// A tool that was killed less than this ago may only be slow to die.
@@ -112,13 +108,13 @@ pub fn command(arguments: &[String]) -> ExitCode {
         SuiteVerdict::Fail => true,
         SuiteVerdict::Unknown => wanted.strict,
     };
-    let drained = unfit && wanted.drain && drain(&reason);
+    let drained = unfit && wanted.drain && slurm::drain(&reason);
     // What is wrong is told again until somebody acts on it: a drain with the reason does, an exit code alone says no reason to anybody.
     if verdict != SuiteVerdict::Fail || drained {
         keep_looks(&looks);
     }
     if unfit && wanted.drain && !drained {
-        // Slurm did not take it: the next one measures anew.
+        // Slurm does not have it out for this: the next one measures anew.
         let _none_to_forget = std::fs::remove_file(paths::at(LAST));
     }
     if unfit { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -326,26 +322,6 @@ fn told(plan: &GatePlan, results: &[GateResult]) -> (SuiteVerdict, String) {
         }
     });
     (verdict, reason)
-}
-
-/// Takes the node out of Slurm, jobs that run go on; whether Slurm did. Slurm says which node this is; where it does not, its host name is.
-fn drain(reason: &str) -> bool {
-    let host = || {
-        let name = files::read_capped(&paths::at("/proc/sys/kernel/hostname"), 256).ok()?;
-        String::from_utf8(name).ok().map(|name| name.trim().to_owned())
-    };
-    let Some(node) = std::env::var("SLURMD_NODENAME").ok().or_else(host) else { return false };
-    let plain = |c: char| if c.is_control() || c == '"' { ' ' } else { c };
-    let why: String = reason.chars().map(plain).take(REASON_MAX).collect();
-    let (node, why) = (format!("NodeName={node}"), format!("Reason=muster: {why}"));
-    let argv = ["scontrol", "update", &node, "State=DRAIN", &why];
-    let cx = JobContext::foreground(DRAIN);
-    match tool::run(&cx, &Call { argv: &argv, ..Call::default() }) {
-        Ok(done) if done.status.success() => return true,
-        Ok(done) => eprintln!("muster-node: scontrol: {}", tool::tail(&done.stderr, 300)),
-        Err(error) => eprintln!("muster-node: {}", Failure::from(error).message),
-    }
-    false
 }
 
 #[cfg(test)]

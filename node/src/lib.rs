@@ -15,4 +15,5 @@ pub mod live; // What the live image does at its start: clock, host key, sshd, r
 pub mod paths; // Where things are on a node, under one movable root
 pub mod permit; // The challenge before a disk is touched, and the check of its answer
 pub mod record; // Outputs of this machine's tools, scrubbed, for parsers to be written from
+pub mod slurm; // What the node says to its scheduler
 pub mod tool; // Other programs, with deadline, output cap and process group

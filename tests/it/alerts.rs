@@ -101,6 +101,25 @@ async fn a_rule_may_take_out_a_node_but_not_the_fleet() {
 }
 
 #[tokio::test]
+async fn an_alerts_breaker_holds_until_its_end_whenever_its_nodes_were_taken_out() {
+    let mut world = in_service(5).await;
+    let asks = |node: &str| group(vec![alert(node, node, json!({ "muster": "quarantine" }))]);
+    for (after_s, node, became) in [
+        (0, "n1", "quarantined"),
+        (0, "n2", "quarantined"),
+        (50 * 60, "n3", "held_back"),
+        (11 * 60, "n4", "held_back"),
+        (50 * 60, "n5", "quarantined"),
+    ] {
+        world.advance(after_s);
+        let heard = world.admin.post("/v1/alerts", &asks(node)).await.expect(200).body;
+        assert_eq!(outcomes(&heard), [became], "{node}: {heard}");
+    }
+    world.settle().await;
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_node_that_is_worked_on_is_not_interrupted_by_an_alert() {
     let mut world = in_service(1).await;
     // Its ladder reboots it, and everything that watches it cries.

@@ -2,6 +2,7 @@
 //! else did.
 
 use jiff::SignedDuration;
+use muster_core::gates::Verdict;
 use muster_core::ids::ObjectId;
 use muster_core::wire::scheduler::{ClusterLook, NodeOut, SchedulerReport, SchedulerWatch};
 use serde_json::{Value, json};
@@ -91,6 +92,25 @@ async fn a_drain_of_somebody_else_is_marked_and_told_and_left_alone() {
 }
 
 #[tokio::test]
+async fn a_node_that_somebody_else_drained_fails_its_sweep_and_nothing_is_done_to_it() {
+    let mut world = serving(1).await;
+    for _ in 0..2 {
+        say(&mut world, &[("n1", "drained", Some("broken fan"))]).await;
+    }
+    let before = world.machine("n1", |machine| machine.log.len());
+    world.gates("n1", &[Verdict::Fail]);
+    let swept = world.ask("n1", "sweep").await.expect(202);
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), world.operation(&swept).await.as_str()), ("in_service", "succeeded"));
+    let path = format!("/v1/operations/{}", swept.body["id"].as_str().unwrap());
+    let told = world.admin.get(&path).await.expect(200).text;
+    assert!(told.contains("left in service") && told.contains("broken fan"), "{told}");
+    assert_eq!(world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"], json!([]));
+    assert_eq!(world.machine("n1", |machine| machine.log.len()), before, "nothing was powered");
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again() {
     let mut world = serving(1).await;
     say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
@@ -106,7 +126,19 @@ async fn a_node_that_its_health_check_had_drained_is_recovered_and_serves_again(
     );
     // What is left of the drain in the scheduler's view is of before this stay.
     world.settle().await;
-    assert_eq!(world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].as_array().unwrap().len(), 1);
+    let begun = async |world: &World| {
+        world.admin.get("/v1/nodes/n1/recoveries").await.expect(200).body["items"].as_array().unwrap().len()
+    };
+    assert_eq!(begun(&world).await, 1);
+    // It fails once more for the same reason before it was ever seen without: that is another fault, once it was seen twice.
+    say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
+    world.settle().await;
+    assert_eq!(begun(&world).await, 1, "seen once since it serves");
+    for _ in 0..2 {
+        say(&mut world, &[("n1", "drained", Some(UNFIT))]).await;
+        world.settle().await;
+    }
+    assert_eq!(begun(&world).await, 2);
     world.check().await;
 }
 

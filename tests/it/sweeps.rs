@@ -94,7 +94,7 @@ async fn a_node_with_jobs_or_of_which_nobody_knows_is_swept_beside_them() {
 }
 
 #[tokio::test]
-async fn a_sweep_that_is_stopped_or_overtaken_gives_its_node_back() {
+async fn a_sweep_that_is_stopped_gives_its_node_back() {
     let mut world = serving(1).await;
     let asked = world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
@@ -105,15 +105,48 @@ async fn a_sweep_that_is_stopped_or_overtaken_gives_its_node_back() {
     assert!(steps(&world, "n1").await.ends_with(&["succeeded admit".to_owned()]), "{:?}", steps(&world, "n1").await);
     assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("in_service", false));
     assert_eq!(world.operation(&asked).await, "cancelled");
+    world.check().await;
+}
 
-    // Another look is asked for while it is held, and comes in the sweep's place.
+/// What it finds is not lost to another look, and no job starts beside its loads; but nobody is kept from taking the node out.
+#[tokio::test]
+async fn a_sweep_is_overtaken_by_no_other_look() {
+    let mut world = serving(1).await;
+    world.gates("n1", &[Verdict::Fail]);
     world.ask("n1", "sweep").await.expect(202);
     let job = world.until_leased("n1", "gates").await;
-    let look = world.ask("n1", "check-drift").await.expect(202);
+    for look in ["inspect", "check-drift", "sweep", "rotate-bmc"] {
+        assert_eq!(world.ask("n1", look).await.problem(), (409, "busy", ""), "{look}");
+    }
+    assert!(held_back(&world, "n1").await);
     drop(world.agent.work(&job).await.unwrap());
     world.settle().await;
-    assert_eq!(world.operation(&look).await, "succeeded");
-    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("in_service", false));
+    assert_eq!(world.state("n1").await, "quarantined", "its verdict was decided on");
+    world.ask("n1", "recover").await.expect(202);
+    world.settle().await;
+
+    world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    world.ask("n1", "drain").await.expect(202);
+    world.engine().await;
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), held_back(&world, "n1").await), ("maintenance", false));
+    world.check().await;
+}
+
+/// One that is held still, for a sweep that is not there any more, is its pool's only one that is out.
+#[tokio::test]
+async fn a_node_that_is_held_already_is_not_in_its_own_way() {
+    let mut world = serving(1).await;
+    sqlx::query("UPDATE nodes SET held_back = true").execute(&world.server.app.pool).await.unwrap();
+    let asked = world.ask("n1", "sweep").await.expect(202);
+    let job = world.until_leased("n1", "gates").await;
+    assert!(!in_use(&job), "it is held for this sweep now");
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), world.operation(&asked).await.as_str()), ("in_service", "succeeded"));
+    assert!(!held_back(&world, "n1").await);
     world.check().await;
 }
 

@@ -156,6 +156,25 @@ async fn what_is_over_ended_or_only_asked_for_counts_for_nothing() {
 }
 
 #[tokio::test]
+async fn a_waiver_that_is_ended_on_the_way_admits_nobody_any_more() {
+    let mut world = failing(1, |_, body| body).await;
+    let waiver = waive(&world, ("node", "n1"), "node.profile", 60 * DAY).await;
+    world.claim("n1").await.expect(201);
+    // The reboot of its stack comes first; that of the test is begun because its gate is waived.
+    world.until("n1", "validating").await;
+    let reboot = world.until_leased("n1", "reboot").await;
+    let path = format!("/v1/waivers/{}", waiver.body["id"].as_str().unwrap());
+    world.admin.expecting(1).delete(&path).await.expect(200);
+    world.advance(60);
+    world.engine().await;
+    assert_eq!(world.state("n1").await, "validating", "what runs ends first");
+    drop(world.agent.work(&reboot).await.unwrap());
+    world.settle().await;
+    assert_eq!(world.state("n1").await, "quarantined");
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_rack_and_a_pool_are_waived_for_their_nodes() {
     for place in [("rack", "r1"), ("pool", "gpu")] {
         let mut world = failing(1, |_, body| body).await;

@@ -224,7 +224,8 @@ fn wait_for_agent(step: Step) -> Decision {
     })
 }
 
-fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&str>) -> Decision {
+/// Waits for a step that runs.
+pub(super) fn wait_for_step(node: &Snapshot, step: Step, waiting_for: Option<&str>) -> Decision {
     let person = node.power_person.clone().filter(|_| step.needs_a_hand());
     Decision::Wait(Wait {
         condition: waiting_for.map_or_else(|| step.title().to_owned(), str::to_owned),

@@ -11,6 +11,7 @@ use super::steps::Step;
 use crate::clusters::OUR_REASON;
 use crate::gates::{GateResult, Judged, Need, Suite, SuiteVerdict, Verdict, judge};
 use crate::recovery::{Cause, Ended, Hold};
+use crate::wire::node::Failure;
 
 /// Seconds until it is asked again whether a recovery may begin that others are before.
 const ASK_AGAIN_S: i64 = 60;
@@ -39,7 +40,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
             SuiteVerdict::Unknown => Decision::Granted(unclear(&node.swept, now)),
         }
     });
-    match (ended, broken(node, Step::Sweep)) {
+    match (ended, failure(node, Step::Sweep).and_then(|failure| Cause::step(Step::Sweep.as_str(), failure))) {
         // Nobody could log in, several times: contact that is lost counts as down.
         (Decision::Refused(_), Some(cause)) if !cause.answers && !node.stop => taken_out(node, now, cause),
         (ended, _) => ended,
@@ -47,7 +48,7 @@ pub(super) fn sweep(node: &Snapshot, now: Timestamp) -> Decision {
 }
 
 /// What comes before a sweep with gates that need nobody's job on the node: its scheduler is asked to start none, and says whether one runs. One that is
-/// busy is given back at once; one that is out already, for whatever reason, is left as it is. Both are swept as nodes with jobs.
+/// busy is given back at once; one that is out already, for whatever reason, or protected, is left as it is. All of these are swept as nodes with jobs.
 fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let own = |step| node.step(step).filter(|view| view.current).map(|view| &view.status);
     if own(Step::Sweep).is_some() {
@@ -56,7 +57,8 @@ fn hold(node: &Snapshot, suite: &Suite, now: Timestamp) -> Option<Decision> {
     let alone = suite.gates.iter().any(|gate| gate.needs.contains(&Need::Drained));
     let out = node.scheduler.is_some() || node.pairing.is_some();
     match (own(Step::Hold), node.room) {
-        (None, _) if !alone || out || node.stop => None,
+        // Nothing is drained of what is protected: whose jobs it runs, and who lists it, is not for a sweep to change.
+        (None, _) if !alone || out || node.stop || node.protected => None,
         (None, Room::Nothing) => None,
         (None, Room::Later) => Some(Decision::Wait(Wait {
             condition: "its turn to be swept: its scheduler holds back others of its pool".into(),
@@ -99,18 +101,20 @@ fn unclear(results: &[GateResult], now: Timestamp) -> String {
     }
 }
 
-/// Out of service for its fault, unless something says that it is not the node's. What was measured is not forgotten: a node that must wait its turn
-/// asks again, one that failed too often goes to a person instead of to its ladder.
+/// Out of service for its fault, unless something says that it is not the node's, or somebody has it in hand already: on the way back their drain would be
+/// gone. What was measured is not forgotten: a node that must wait its turn asks again, one that failed too often goes to a person instead of to its ladder.
 pub(super) fn taken_out(node: &Snapshot, now: Timestamp, cause: Cause) -> Decision {
     let left = |why: &str| Decision::Granted(format!("{}; it is left in service: {why}", cause.what));
     let out = Move { purpose: Some(Purpose::Repair), ..Move::to(State::Draining) }.with(Effect::WishTaken);
-    match &node.hold {
+    let theirs = node.scheduler.as_ref().and_then(SchedulerOut::by_somebody_else);
+    match (&node.hold, theirs) {
         _ if node.protected => left("it is protected"),
-        Some(Hold::Fleet(why) | Hold::Pool(why)) => left(why),
-        Some(Hold::Later(_)) if node.stop => left("its sweep was stopped"),
-        Some(Hold::Later(why)) => in_turn(now, why),
-        Some(Hold::Node(why)) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
-        None => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
+        (_, Some(theirs)) => left(&format!("whoever keeps it from jobs has it in hand ({theirs})")),
+        (Some(Hold::Fleet(why) | Hold::Pool(why)), None) => left(why),
+        (Some(Hold::Later(_)), None) if node.stop => left("its sweep was stopped"),
+        (Some(Hold::Later(why)), None) => in_turn(now, why),
+        (Some(Hold::Node(why)), None) => Decision::Advance(out.because(format!("{}; {why}", cause.what))),
+        (None, None) => Decision::Advance(out.because(cause.what.clone()).on(Ladder::Begin(cause))),
     }
 }
 
@@ -149,10 +153,10 @@ fn quarantine(how: Ended, why: String) -> Decision {
     Decision::Advance(Move::to(State::Quarantined).because(why).on(Ladder::End { how, went: Vec::new() }))
 }
 
-/// A step of this stay that could not be done, as a cause.
-pub(super) fn broken(node: &Snapshot, step: Step) -> Option<Cause> {
+/// Why a step of this stay could not be done.
+pub(super) fn failure(node: &Snapshot, step: Step) -> Option<&Failure> {
     match &node.step(step)?.status {
-        StepStatus::Failed { failure, .. } => Some(Cause::step(step.as_str(), failure)),
+        StepStatus::Failed { failure, .. } => Some(failure),
         StepStatus::Queued
         | StepStatus::Running { .. }
         | StepStatus::Lost

@@ -16,10 +16,6 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     let Some(recovery) = &node.recovery else {
         return Decision::Advance(Move::to(State::Validating).because("verify by gates"));
     };
-    if node.stop && node.active().is_none() {
-        let stopped = Move::to(State::Quarantined).because("its recovery was stopped on request").with(Effect::Stopped);
-        return leave_cluster(node, now, stopped.on(Ladder::End { how: Ended::Stopped, went: Vec::new() }));
-    }
     climb(node, now, recovery)
 }
 
@@ -30,6 +26,9 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
         let tried = |outcome, why| Tried { rung, outcome, why };
         // One that has begun is seen through: the next one must not come beside it.
         let untouched = rung.steps().iter().all(|step| node.step(*step).is_none());
+        if node.stop && untouched {
+            break;
+        }
         if let Some(why) = recovery.refusal(rung, means).filter(|_| untouched) {
             went.push(tried(Outcome::Skipped, Some(why.to_owned())));
             continue;
@@ -59,7 +58,7 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
                 }
                 Trod::Done => {
                     went.push(tried(Outcome::Done, None));
-                    if rung.heals() {
+                    if rung.heals() && !node.stop {
                         let verified =
                             Move::to(State::Validating).because(format!("verify by gates: {}", rung.title()));
                         return Decision::Advance(verified.on(Ladder::Climb { tried: at + 1, went }));
@@ -67,6 +66,10 @@ fn climb(node: &Snapshot, now: Timestamp, recovery: &Recovery) -> Decision {
                 }
             },
         }
+    }
+    if node.stop {
+        let stopped = Move::to(State::Quarantined).because("its recovery was stopped on request").with(Effect::Stopped);
+        return leave_cluster(node, now, stopped.on(Ladder::End { how: Ended::Stopped, went }));
     }
     over(node, now, Ended::Spent, went, &spent(recovery, "no rung is left"))
 }
@@ -83,7 +86,8 @@ enum Trod {
     Failed(String),
 }
 
-/// Works through a rung's steps. Each is tried once where the system must answer: one that does not is what the next rung is for.
+/// Works through a rung's steps. Each is tried once where the system must answer: one that does not is what the next rung is for. Whoever stops the ladder
+/// has its rung done to the end: a machine that is off after half a power cycle is nobody's help.
 fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
     let once = |view: &StepView| match &view.status {
         StepStatus::Failed { at, failure } if rung.needs_answers() => {
@@ -92,7 +96,7 @@ fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
         }
         _ => view.clone(),
     };
-    let node = Snapshot { steps: node.steps.iter().map(once).collect(), ..node.clone() };
+    let node = Snapshot { steps: node.steps.iter().map(once).collect(), ..node.unstoppable() };
     let done = Move::to(State::Repairing);
     // Where there is no BMC, nobody says what firmware and BIOS are.
     let asked = |step: &Step| node.power_person.is_none() || *step != Step::FirmwareLook;
@@ -102,7 +106,7 @@ fn tread(node: &Snapshot, now: Timestamp, rung: Rung) -> Trod {
         Decision::Advance(Move { to: State::Failed, reason, effects, .. }) if !effects.contains(&Effect::Stopped) => {
             Trod::Failed(reason.unwrap_or_default())
         }
-        // Stopped: by a person, or by whoever cancelled its job.
+        // Stopped by whoever cancelled its job.
         Decision::Advance(Move { reason, .. }) => {
             let stopped = Move { reason, ..Move::to(State::Quarantined) }.with(Effect::Stopped);
             let how = Ladder::End { how: Ended::Stopped, went: Vec::new() };

@@ -6,6 +6,7 @@ use super::pairing::Pairing;
 use super::state::{Purpose, State, Wish};
 use super::steps::Step;
 use crate::claims::ClaimState;
+use crate::clusters::{LOST_SIGHT, OUR_REASON};
 use crate::facts::Facts;
 use crate::gates::{GateResult, Suite};
 use crate::profiles::HardwareProfile;
@@ -102,6 +103,14 @@ pub struct SchedulerOut {
     pub reason: Option<String>,
     /// It was seen so twice since the node serves: the first look may be older than that.
     pub steady: bool,
+}
+
+impl SchedulerOut {
+    /// For what somebody else keeps it from jobs: a reason that is neither Muster's nor the scheduler's own for a node that it lost sight of.
+    pub fn by_somebody_else(&self) -> Option<&str> {
+        let reason = self.reason.as_deref()?;
+        (!reason.starts_with(OUR_REASON) && !LOST_SIGHT.contains(&reason)).then_some(reason)
+    }
 }
 
 /// The rack's power budget as this node meets it. Watts.

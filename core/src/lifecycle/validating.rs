@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::decision::{Decision, Effect, Move, follow, interrupted};
-use super::faults::{broken, fault, summary, unanswered};
+use super::decision::{Decision, Effect, Move, follow, interrupted, wait_for_step};
+use super::faults::{failure, fault, summary, unanswered};
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::steps::Step;
@@ -14,16 +14,25 @@ pub(super) fn decide(node: &Snapshot, now: Timestamp) -> Decision {
     if let Some(decision) = interrupted(node, now) {
         return decision;
     }
-    match measured(node, now) {
+    let measured = measured(node, now);
+    if let (false, Some(view)) = (matches!(measured, Decision::Wait(_)), node.active()) {
+        // What counted before it began counts no more, as a waiver that is over: what runs ends first.
+        return wait_for_step(node, view.step, None);
+    }
+    match measured {
         Decision::Advance(failed) if failed.to == State::Failed && !failed.effects.contains(&Effect::Stopped) => {
-            // A machine that cannot be measured, or does not come back, is a fault as well; a tool without an answer is one only where another was.
+            // A machine that cannot be measured, or does not come back, is a fault as well; what only a person can declare or mend is none, and a tool
+            // without an answer is one only where another was.
             let steps = [Step::Gates, Step::RebootTest, Step::GatesAfterReboot];
-            let broken = steps.into_iter().find_map(|step| broken(node, step));
-            let unclear = || {
-                let what = failed.reason.clone().unwrap_or_default();
-                node.recovery.as_ref().map(|recovery| Cause { what, ..recovery.cause.clone() })
+            let broken = steps.into_iter().find_map(|step| Some((step, failure(node, step)?)));
+            let cause = match broken {
+                Some((step, failure)) => Cause::step(step.as_str(), failure),
+                None => node.recovery.as_ref().map(|recovery| {
+                    let what = failed.reason.clone().unwrap_or_default();
+                    Cause { what, ..recovery.cause.clone() }
+                }),
             };
-            match broken.or_else(unclear) {
+            match cause {
                 Some(cause) => fault(node, now, cause, failed),
                 None => Decision::Advance(failed),
             }

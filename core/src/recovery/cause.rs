@@ -10,6 +10,22 @@ use crate::wire::node::{Failure, UNREACHABLE};
 /// Failures that say that the system did not answer, whatever it was asked: those of SSH, and the end of a job's time.
 const SILENT: [&str; 4] = [UNREACHABLE, "ssh_timeout", "ssh_lost", "timeout"];
 
+/// Failures of a machine whose system may answer: its BMC does not start it, or what works on it gets stuck or meets disks that do not serve. No rung mends
+/// what else fails a step: an order that cannot be built, a suite that is not understood, a server that is away.
+const OF_MACHINES: [&str; 11] = [
+    "bmc_timeout",
+    "bmc_unreachable",
+    "bmc_busy",
+    "bmc_garbage",
+    "bmc_nothing_happened",
+    "node_job_lost",
+    "start_failed",
+    "stuck",
+    "tool_timeout",
+    "tool_io",
+    "io",
+];
+
 /// Why a recovery begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
@@ -48,11 +64,15 @@ impl Cause {
         Self { signature: format!("gate:{gate}"), what, answers: true, asked: false, action: None }
     }
 
-    /// A step did not work, and not because of what it measured.
-    pub fn step(step: &str, failure: &Failure) -> Self {
-        let answers = !SILENT.contains(&failure.code.as_str());
+    /// A step did not work, and not because of what it measured; nothing where that is not the machine's doing.
+    pub fn step(step: &str, failure: &Failure) -> Option<Self> {
+        let code = failure.code.as_str();
+        let answers = !SILENT.contains(&code);
+        if answers && !OF_MACHINES.contains(&code) {
+            return None;
+        }
         let signature = if answers { format!("step:{step}") } else { "unreachable".to_owned() };
-        Self { signature, what: failure.message.clone(), answers, asked: false, action: None }
+        Some(Self { signature, what: failure.message.clone(), answers, asked: false, action: None })
     }
 
     /// A person asked for it.

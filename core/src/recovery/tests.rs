@@ -30,9 +30,12 @@ fn a_policy_climbs_and_is_bounded() {
 #[test]
 fn what_a_failure_has_in_common_with_others_is_its_signature() {
     let failure = |code: &str| Failure { code: code.into(), message: "m".into(), retryable: true };
-    assert_eq!(Cause::step("sweep", &failure("bad_suite")).signature, "step:sweep");
-    let silent = Cause::step("sweep", &failure("ssh_unreachable"));
-    assert_eq!((silent.signature.as_str(), silent.answers), ("unreachable", false));
+    let of = |code| Cause::step("sweep", &failure(code)).map(|cause| (cause.signature, cause.answers));
+    assert_eq!(of("stuck"), Some(("step:sweep".to_owned(), true)));
+    assert_eq!(of("ssh_unreachable"), Some(("unreachable".to_owned(), false)));
+    for nobodys in ["not_declared", "bad_suite", "suite_gone", "node_protocol", "server_away", "bmc_credentials"] {
+        assert_eq!(of(nobodys), None, "{nobodys}: no rung mends it");
+    }
 }
 
 #[test]

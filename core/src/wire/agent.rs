@@ -231,7 +231,7 @@ pub enum JobSpec {
         revision: i64,
         name: String,
         login: Login,
-        /// Of a member that was held back: only this drain is lifted. None: any of ours.
+        /// Of a member that is given back without its gates: only this drain is lifted. None: any of ours.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lifts: Option<String>,
     },

@@ -51,6 +51,20 @@ pub async fn open(
     Ok(opened.rows_affected() == 1)
 }
 
+/// Whether the breaker of a signature holds at a time.
+///
+/// # Errors
+/// When the database fails.
+pub async fn is_open(conn: &mut PgConnection, signature: &str, now: Timestamp) -> Result<bool, Error> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM breakers WHERE signature = $1 AND closed_at IS NULL AND (closes_at IS NULL OR closes_at > $2)) AS "open!""#,
+        signature,
+        now.to_sqlx() as _,
+    )
+    .fetch_one(conn)
+    .await?)
+}
+
 /// When a person last closed the breaker of a signature: what was counted before is forgotten.
 ///
 /// # Errors

@@ -89,14 +89,17 @@ pub async fn set_out(
     Ok(())
 }
 
-/// Keeps that these are seen so again. Those that serve get a turn: what was seen twice counts.
+/// Keeps that these are seen so again; of those that came back into service meanwhile, that they are since now. Those that serve get a turn: what was seen
+/// twice counts.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn see_again(conn: &mut PgConnection, nodes: &[NodeId], now: Timestamp) -> Result<(), Error> {
     let nodes: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     sqlx::query!(
-        "UPDATE scheduler_outs SET seen_at = GREATEST(since, $2) WHERE node_id = ANY($1)",
+        "UPDATE scheduler_outs o SET seen_at = GREATEST(o.since, $2),
+                since = CASE WHEN n.state = 'in_service' AND o.since <= n.entered_at THEN $2 ELSE o.since END
+         FROM nodes n WHERE n.id = o.node_id AND o.node_id = ANY($1)",
         &nodes,
         now.to_sqlx() as _,
     )

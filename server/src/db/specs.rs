@@ -9,6 +9,7 @@ use muster_core::clusters::ClusterSpec;
 use muster_core::gates::{Gate, Suite};
 use muster_core::ids::{ClaimId, NodeId, ObjectId, OperationId};
 use muster_core::images::ImageManifest;
+use muster_core::lifecycle::state::State;
 use muster_core::profiles::HardwareProfile;
 use muster_core::stacks::StackSpec;
 use muster_core::values::Mac;
@@ -28,7 +29,7 @@ pub struct OrderNode {
     pub id: NodeId,
     pub name: String,
     pub labels: Value,
-    pub in_service: bool,
+    pub state: State,
     pub epoch: i64,
     /// The one the installed OS was written under.
     pub os_epoch: i64,
@@ -63,7 +64,7 @@ pub struct OrderNode {
 /// When the database fails or a document cannot be read any more.
 pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNode, Error> {
     let row = sqlx::query!(
-        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state = 'in_service' AS "in_service!", n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
+        r#"SELECT n.id AS "id: NodeId", n.name, n.labels AS "labels: Json<Value>", n.state, n.epoch, COALESCE(n.os_epoch, n.epoch) AS "os_epoch!", n.serial, n.smbios_uuid::text AS smbios_uuid, n.power, n.power_person,
                   n.bmc_address AS "bmc_address: IpNet", n.bmc_port, n.bmc_credential_id AS "bmc_credential: ObjectId", n.bmc_certificate,
                   n.bmc_system, n.bmc_firmware, n.live_host_key, n.os_host_key, n.root_disk_serial, rack.name AS "rack?", site.spec AS "site: Json<Value>",
                   profile.spec AS "profile?: Json<HardwareProfile>", COALESCE(c.marker, c.id, adoption.claim_id) AS "claim?: ClaimId",
@@ -91,7 +92,7 @@ pub async fn find_node(conn: &mut PgConnection, node: NodeId) -> Result<OrderNod
         id: row.id,
         name: row.name,
         labels: row.labels.0,
-        in_service: row.in_service,
+        state: row.state.parse().map_err(Error::internal)?,
         epoch: row.epoch,
         os_epoch: row.os_epoch,
         serial: row.serial,

@@ -32,16 +32,17 @@ pub async fn find_suite(conn: &mut PgConnection, node: NodeId, named: &str) -> R
 /// One of so many nodes of a pool may be kept from jobs for sweeps, all that are out for other reasons counted; of a smaller pool, one.
 const ONE_OF: i64 = 10;
 
-/// Whether a pool can spare one node more. Nodes that ask wait for each other here, until their transactions end.
+/// Whether a pool can spare the node of this claim beside the others that are out: one that is held already is not in its own way. Nodes that ask wait for
+/// each other here, until their transactions end.
 ///
 /// # Errors
 /// When the database fails.
 pub async fn room(conn: &mut PgConnection, claim: ClaimId) -> Result<Room, Error> {
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('muster sweeps', 0))").execute(&mut *conn).await?;
     let row = sqlx::query!(
-        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE n.held_back) AS "swept!",
-                  count(*) FILTER (WHERE n.held_back OR n.state <> 'in_service' OR EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id)
-                      OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL)) AS "out!"
+        r#"SELECT count(*) AS "all!", count(*) FILTER (WHERE c.id <> $1 AND n.held_back) AS "swept!",
+                  count(*) FILTER (WHERE c.id <> $1 AND (n.held_back OR n.state <> 'in_service' OR EXISTS (SELECT FROM scheduler_outs o WHERE o.node_id = n.id)
+                      OR EXISTS (SELECT FROM pair_ends e WHERE e.node_id = n.id AND e.back_at IS NULL))) AS "out!"
            FROM claims c JOIN nodes n ON n.id = c.node_id
            WHERE c.state <> 'released' AND c.pool_id = (SELECT pool_id FROM claims WHERE id = $1)"#,
         claim as ClaimId,

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_core::facts::Facts;
+use muster_core::gates::GateResult;
 use muster_core::ids::{NodeId, ObjectId};
 use muster_core::lifecycle::decide;
 use muster_core::lifecycle::decision::{Decision, Effect, Wait};
@@ -11,7 +12,7 @@ use muster_core::lifecycle::steps::Step;
 use muster_core::wire::agent::JobResult;
 use sqlx::PgConnection;
 
-use super::{LOOK_AGAIN, moves, pairs, recoveries, work};
+use super::{LOOK_AGAIN, moves, pairs, recoveries, waivers, work};
 use crate::app::App;
 use crate::db;
 use crate::db::jobs::StayStep;
@@ -236,8 +237,8 @@ async fn snapshot(
         facts,
         converged,
         suite: node.suite.clone(),
-        gates: gates(Step::Gates),
-        gates_after_reboot: gates(Step::GatesAfterReboot),
+        gates: still_waived(conn, node, gates(Step::Gates), now).await?,
+        gates_after_reboot: still_waived(conn, node, gates(Step::GatesAfterReboot), now).await?,
         scheduler: node.scheduler.clone(),
         sweep: node.sweep.clone(),
         swept: gates(Step::Sweep),
@@ -253,6 +254,19 @@ async fn snapshot(
             _ => None,
         },
     })
+}
+
+/// What gates found on the way into service, where a reboot lies between a run and what it is for.
+async fn still_waived(
+    conn: &mut PgConnection,
+    node: &EngineNode,
+    mut results: Vec<GateResult>,
+    now: Timestamp,
+) -> Result<Vec<GateResult>, Error> {
+    if node.state == State::Validating {
+        waivers::stamp_again(conn, node.id, &mut results, now).await?;
+    }
+    Ok(results)
 }
 
 /// Whether it decides something here what the stack wants of firmware and BIOS.

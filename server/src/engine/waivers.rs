@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use crate::db;
 use crate::db::events::NewEvent;
 use crate::db::jobs::CurrentJob;
+use crate::db::waivers::ActiveWaiver;
 use crate::error::Error;
 
 /// The gates that are waived on a node, and until when: they keep no later stage from being run.
@@ -42,16 +43,42 @@ pub(super) async fn stamp(
 ) -> Result<(), Error> {
     let active = db::waivers::list_active(conn, node, now).await?;
     for result in results {
-        let waiver = active.iter().find(|waiver| waiver.gate == result.gate && result.verdict != Verdict::Pass);
-        result.waived = waiver.map(|waiver| Waived {
-            waiver: waiver.id,
-            requested_by: waiver.requested_by.clone(),
-            agreed_by: waiver.agreed_by.clone(),
-            reason: waiver.reason.clone(),
-            until: waiver.until,
-        });
+        result.waived = counting(&active, result);
     }
     Ok(())
+}
+
+/// The same of results that were judged before and count for what comes next: a waiver that was ended since counts no more. None is added to what was told
+/// without one.
+///
+/// # Errors
+/// When the database fails.
+pub(super) async fn stamp_again(
+    conn: &mut PgConnection,
+    node: NodeId,
+    results: &mut [GateResult],
+    now: Timestamp,
+) -> Result<(), Error> {
+    if results.iter().all(|result| result.waived.is_none()) {
+        return Ok(());
+    }
+    let active = db::waivers::list_active(conn, node, now).await?;
+    for result in results.iter_mut().filter(|result| result.waived.is_some()) {
+        result.waived = counting(&active, result);
+    }
+    Ok(())
+}
+
+/// The waiver that counts in place of a result, where it does not pass.
+fn counting(active: &[ActiveWaiver], result: &GateResult) -> Option<Waived> {
+    let waiver = active.iter().find(|waiver| waiver.gate == result.gate && result.verdict != Verdict::Pass)?;
+    Some(Waived {
+        waiver: waiver.id,
+        requested_by: waiver.requested_by.clone(),
+        agreed_by: waiver.agreed_by.clone(),
+        reason: waiver.reason.clone(),
+        until: waiver.until,
+    })
 }
 
 /// Says on the node's timeline which gates would have been in the way.

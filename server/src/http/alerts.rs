@@ -225,11 +225,18 @@ async fn take_out(
     // What a person has looked at is forgotten.
     let since = db::breakers::find_reset(conn, &signature).await?.map_or(now - WINDOW, |reset| reset.max(now - WINDOW));
     let (taken, serving) = db::alerts::taken_out(conn, kept.name, since).await?;
-    if taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX))) {
-        let why = format!(
-            "{} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node",
-            kept.name
-        );
+    let too_many = taken >= i64::from(most(u32::try_from(serving).unwrap_or(u32::MAX)));
+    // The nodes that opened it may be out for longer than an hour by now: it holds until its own end.
+    if too_many || db::breakers::is_open(conn, &signature, now).await? {
+        let why = match too_many {
+            true => format!(
+                "{} took out {taken} nodes within the hour: it is not taken out, for that is more than chance; quarantine it if it is the node",
+                kept.name
+            ),
+            false => {
+                format!("the breaker of {signature} is open: it is not taken out; quarantine it if it is the node")
+            }
+        };
         db::breakers::open(conn, &signature, &why, Some(now + WINDOW), now).await?;
         return Ok(Became::because(AlertOutcome::HeldBack, why));
     }

@@ -11,6 +11,7 @@ use muster_api::operations::{
 };
 use muster_api::problem::Problem;
 use muster_core::ids::OperationId;
+use muster_core::lifecycle::state::State as NodeState;
 use muster_core::wire::node::{Failure, Progress};
 use serde::Deserialize;
 use serde_json::Value;
@@ -158,8 +159,8 @@ async fn cancel_operation(
     .await
 }
 
-/// Nothing more of it is begun, and what runs is told to stop. What was only asked for and not begun is taken back; a release is the
-/// claim's to remember.
+/// Nothing more of it is begun, and what runs is told to stop, but for a rung of a ladder: cut short it may leave a machine off. What was only asked for and
+/// not begun is taken back; a release is the claim's to remember.
 async fn stop(
     conn: &mut PgConnection,
     actor: &Actor,
@@ -168,9 +169,11 @@ async fn stop(
     now: Timestamp,
 ) -> Result<(), Error> {
     db::operations::ask_to_stop(conn, row.id, now).await?;
-    let jobs = db::operations::cancel_jobs(conn, row.id, now).await?;
+    let climbs = node.as_ref().is_some_and(|node| node.state == NodeState::Repairing.as_str());
+    let jobs = if climbs { 0 } else { db::operations::cancel_jobs(conn, row.id, now).await? };
     let Some(node) = node else { return Ok(()) };
-    let summary = format!("{} was asked to stop ({jobs} open steps)", row.kind);
+    let what = if climbs { "once its rung is done".to_owned() } else { format!("({jobs} open steps)") };
+    let summary = format!("{} was asked to stop {what}", row.kind);
     let event = actor.event(now, "operation.cancel_asked", Some(node.id), summary);
     db::events::insert(conn, event.under(Some(row.id))).await?;
     // Between two steps of a run of gates no job is open, and the machine is on: the engine ends that one.

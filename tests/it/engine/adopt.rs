@@ -104,6 +104,27 @@ async fn an_adopted_node_serves_as_it_is_and_is_let_alone() {
     world.check().await;
 }
 
+/// Somebody else's configuration lists it: what Muster drained there it might not get back.
+#[tokio::test]
+async fn an_adopted_node_is_swept_beside_its_jobs_and_not_drained_for_it() {
+    let mut world = found().await;
+    adopt(&world, Some(&key())).await.expect(202);
+    world.settle().await;
+    let mut nightly = world.admin.get("/v1/suites/smoke").await.expect(200).body["spec"].clone();
+    nightly["name"] = json!("nightly");
+    (nightly["gates"][0]["needs"], nightly["gates"][0]["effects"]) = (json!(["drained"]), json!(["cpu_load"]));
+    world.admin.put("/v1/suites/nightly", &json!({ "spec": nightly })).await.expect(201);
+    let health = json!({ "spec": { "health": { "sweep": "nightly" } } });
+    world.admin.patch("/v1/pools/gpu", &health).await.expect(200);
+    let swept = world.ask("n1", "sweep").await.expect(202);
+    world.settle().await;
+    let history = world.history("n1").await;
+    assert!(!history.contains(&"step.queued hold".to_owned()), "{history:?}");
+    assert_eq!((world.operation(&swept).await.as_str(), world.state("n1").await.as_str()), ("succeeded", "in_service"));
+    assert_eq!(world.value("n1", "held_back").await.as_deref(), Some("false"));
+    world.check().await;
+}
+
 #[tokio::test]
 async fn an_adopted_node_is_released_only_once_nobody_else_lists_it() {
     let mut world = found().await;

@@ -36,14 +36,14 @@ impl World {
 #[tokio::test]
 async fn a_look_that_waits_disables_no_button() {
     let mut world = serving().await;
-    for look in ["check-drift", "sweep", "inspect"] {
+    for look in ["inspect", "check-drift", "sweep"] {
         world.ask("n1", look).await.expect(202);
         let page = world.admin.get("/nodes/n1").await.expect(200).text;
         assert!(page.contains("id=\"act-quarantine\"") && page.contains("id=\"act-drain\""), "{look}: {page}");
     }
     world.ask("n1", "drain").await.expect(202);
     let page = world.admin.get("/nodes/n1").await.expect(200).text;
-    assert!(page.contains("id=\"no-quarantine\">it was asked to drain and has not begun"), "{page}");
+    assert!(page.contains("id=\"no-quarantine\">it was asked to drain and is not done"), "{page}");
     world.settle().await;
 }
 

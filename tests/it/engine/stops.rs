@@ -1,5 +1,7 @@
 //! Stopping, turning round, and not knowing: cancel in every phase, undrain, and outcomes that nobody heard.
 
+use muster_core::clusters::LEAVING;
+use muster_core::wire::agent::JobSpec;
 use serde_json::json;
 
 use crate::simulated::World;
@@ -110,6 +112,10 @@ async fn a_drain_that_is_stopped_or_undrained_puts_the_node_back() {
         world.engine().await;
         assert!(world.agent.renew(&job).await.unwrap(), "the renewal brings the word");
         world.agent.work(&job).await.unwrap();
+        let admit = world.until_leased("n1", "slurm_admit").await;
+        let JobSpec::SlurmAdmit { lifts, .. } = &admit.spec else { panic!("{:?}", admit.spec.kind()) };
+        assert_eq!(lifts.as_deref(), Some(LEAVING), "not what its health check had it drained for meanwhile");
+        world.agent.work(&admit).await.unwrap();
         world.settle().await;
         assert_eq!(world.state("n1").await, "in_service");
         assert_eq!(world.operation(&drain).await, "cancelled");

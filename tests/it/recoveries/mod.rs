@@ -6,7 +6,7 @@ mod maker; // What goes to a node's maker
 use muster_core::gates::Verdict;
 use muster_core::ids::NodeId;
 use muster_core::wire::node::Failure;
-use muster_lab::simulated::machine::Turn;
+use muster_lab::simulated::machine::{Running, Turn};
 use muster_server::tasks::sweeps;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -173,6 +173,32 @@ async fn a_machine_that_does_not_come_back_from_a_reboot_is_recovered_on_its_way
 }
 
 #[tokio::test]
+async fn an_order_that_cannot_be_built_is_a_persons_and_no_fault_of_the_machine() {
+    let mut world = World::declare(1, |path, mut body| {
+        if path == "/v1/pools/gpu" {
+            body["spec"]["health"] = watched(&["reboot", "reimage"]);
+        }
+        body
+    })
+    .await;
+    world.settle().await;
+    world.claim("n1").await.expect(201);
+    world.until("n1", "validating").await;
+    let acts = |world: &World| world.machine("n1", |machine| machine.log.len());
+    let before = acts(&world);
+    // Its stack is locked against another image by now.
+    let stale = "UPDATE objects SET spec = jsonb_set(spec, '{lock,image_digest}', $1) WHERE kind = 'stack'";
+    let other = json!(format!("sha256:{}", "0".repeat(64)));
+    sqlx::query(stale).bind(other).execute(&world.server.app.pool).await.unwrap();
+    world.settle().await;
+    assert_eq!((world.state("n1").await.as_str(), acts(&world)), ("failed", before), "nothing was powered or written");
+    let reason = world.value("n1", "reason").await.unwrap();
+    assert!(reason.contains("lock"), "it says what to declare: {reason}");
+    assert_eq!(recoveries(&world, "n1").await, [] as [Value; 0]);
+    world.check().await;
+}
+
+#[tokio::test]
 async fn a_ladder_may_write_the_image_anew() {
     let mut world = serving(1, watched(&["reimage"])).await;
     let images =
@@ -240,6 +266,26 @@ async fn a_person_stops_a_ladder_between_its_rungs() {
     world.ask("n1", "sweep").await.expect(202);
     world.settle().await;
     assert_eq!(world.state("n1").await, "in_service");
+    world.check().await;
+}
+
+#[tokio::test]
+async fn a_ladder_that_is_stopped_in_a_power_cycle_leaves_its_machine_on() {
+    let mut world = serving(1, watched(&["power_cycle"])).await;
+    let asked = world.ask("n1", "recover").await.expect(202);
+    let job = world.until_leased("n1", "power_off").await;
+    world.cancel(&asked).await.expect(202);
+    world.engine().await;
+    drop(world.agent.work(&job).await.unwrap());
+    world.settle().await;
+    assert_eq!(
+        (world.state("n1").await.as_str(), world.operation(&asked).await.as_str()),
+        ("quarantined", "cancelled")
+    );
+    let all = recoveries(&world, "n1").await;
+    assert_eq!((all[0]["ended"].as_str(), outcomes(&all[0])), (Some("stopped"), vec!["done"]));
+    assert!(world.history("n1").await.contains(&"step.succeeded boot_disk".to_owned()));
+    assert!(world.machine("n1", |machine| machine.running != Running::Off), "as it was found");
     world.check().await;
 }
 

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_core::clusters::{SlurmCluster, SlurmNode};
+use muster_core::clusters::{MEASURED, SlurmCluster, SlurmNode};
 
 pub use self::error::SlurmError;
 pub use self::view::{BaseState, NodeView, OUR_PREFIX};
@@ -113,7 +113,8 @@ impl Controller {
     }
 
     /// As [`admit`](Self::admit), for a member that was held back with this reason: no other drain is lifted, also none of ours. Its health check may have
-    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them.
+    /// found it unfit meanwhile, or a person may have drained it: it was given back all the same, and stays out for them. One that `nodes` does not have is
+    /// listed by somebody else, as a machine that was adopted: that drain is lifted, and nothing else of it looked at.
     ///
     /// # Errors
     /// As [`admit`](Self::admit)'s.
@@ -134,11 +135,15 @@ impl Controller {
         lifts: Option<&str>,
         watch: &Watch,
     ) -> Result<NodeView, SlurmError> {
-        let wanted =
-            nodes.iter().find(|node| node.name == name).ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
+        let wanted = nodes.iter().find(|node| node.name == name);
         let mut reconfigured = false;
         loop {
-            let last = match self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await {
+            let step = match (wanted, lifts) {
+                (Some(wanted), _) => self.admit_step(nodes, (wanted, lifts), &mut reconfigured, watch).await,
+                (None, Some(ours)) => self.lift_step(name, ours).await,
+                (None, None) => Err(SlurmError::NotListed { name: name.into() }),
+            };
+            let last = match step {
                 Ok(Ok(view)) => return Ok(view),
                 Ok(Err(unclean)) => unclean,
                 Err(error) if patient(&error) => error.to_string(),
@@ -176,8 +181,18 @@ impl Controller {
         Ok(Err(complaints.join("; ")))
     }
 
-    /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason. A node the controller
-    /// does not know has no jobs.
+    /// The view of a node that somebody else lists, once our drain of it is lifted; or that it was just asked for.
+    async fn lift_step(&self, name: &str, ours: &str) -> Result<Result<NodeView, String>, SlurmError> {
+        let view = self.view(name).await?.ok_or_else(|| SlurmError::NotListed { name: name.into() })?;
+        if !view.draining() || view.reason.as_deref() != Some(ours) {
+            return Ok(Ok(view));
+        }
+        self.scontrol(&["update", &format!("nodename={name}"), "state=resume"]).await?;
+        Ok(Err("its drain was lifted just now".into()))
+    }
+
+    /// Lets no new job start on `name` and waits until none runs there. A drain that is there already keeps its reason, but for one that was to last as
+    /// long as a measurement: it is lifted by this reason from now on. A node the controller does not know has no jobs.
     ///
     /// # Errors
     /// [`SlurmError::DeadlinePassed`] with the jobs that still run.
@@ -199,7 +214,8 @@ impl Controller {
     /// Who still uses it, nobody when it is drained.
     async fn drain_step(&self, name: &str, reason: &str) -> Result<Option<String>, SlurmError> {
         let Some(view) = self.view(name).await? else { return Ok(None) };
-        if !view.draining() {
+        let measured = view.reason.as_deref() == Some(MEASURED) && reason != MEASURED;
+        if !view.draining() || measured {
             let update = [format!("nodename={name}"), format!("reason={reason}")];
             self.scontrol(&["update", &update[0], "state=drain", &update[1]]).await?;
             return Ok(Some("the drain was asked for just now".into()));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use muster_core::clusters::SlurmNode;
+use muster_core::clusters::{LOST_SIGHT, SlurmNode};
 
 use super::error::SlurmError;
 
@@ -13,8 +13,6 @@ pub const OUR_PREFIX: &str = muster_core::clusters::OUR_REASON;
 const WHOLE_LINES: [&str; 4] = ["OS=", "Reason=", "Comment=", "Extra="];
 /// Flags beside which a node takes jobs as it should.
 const HARMLESS: [&str; 7] = ["BLOCKED", "CLOUD", "COMPLETING", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "PLANNED", "RESERVED"];
-/// What slurmctld itself writes when it loses sight of a node. A node that is back may be resumed from these without undoing anybody's wish.
-const LOST_SIGHT: [&str; 2] = ["Not responding", "Node unexpectedly rebooted"];
 
 /// The base of a node's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -96,8 +96,10 @@ fn leaves(mut node: Snapshot, course: Course) -> Option<(State, String)> {
         match decide(&node, now()) {
             Decision::Start(begun) => {
                 let status = match course {
+                    // For good, and by the machine's doing.
                     Course::Fails(at) if node.steps.len() == at => {
-                        StepStatus::Failed { at: now(), failure: failure(false) }
+                        let failure = Failure { code: "timeout".into(), ..failure(false) };
+                        StepStatus::Failed { at: now(), failure }
                     }
                     Course::Stopped(at) if node.steps.len() == at => StepStatus::Cancelled,
                     Course::Well | Course::Fails(_) | Course::Stopped(_) => StepStatus::Succeeded,

@@ -1,4 +1,4 @@
-//! Nodes that fail: which rung comes next, what a sweep leads to, and what holds either back.
+//! Nodes that fail: which rung comes next, and what holds them back.
 
 use super::*;
 use crate::gates::xid::Action;
@@ -6,7 +6,7 @@ use crate::gates::{Criterion, Evidence, Gate, GateResult, Limit, Measured, OnTim
 use crate::recovery::{Ended, Means, Outcome};
 use crate::wire::node::UNREACHABLE;
 
-fn suite() -> Suite {
+pub(super) fn suite() -> Suite {
     let gate = Gate {
         id: "x".into(),
         title: "X".into(),
@@ -45,7 +45,7 @@ fn suite() -> Suite {
     Suite { name: "s".into(), version: "1".into(), gates: vec![gate] }
 }
 
-fn result(verdict: Verdict) -> Vec<GateResult> {
+pub(super) fn result(verdict: Verdict) -> Vec<GateResult> {
     vec![GateResult {
         gate: "x".into(),
         title: "X".into(),
@@ -76,14 +76,14 @@ fn validating(verdict: Verdict) -> Snapshot {
     one
 }
 
-fn moved(node: &Snapshot) -> Move {
+pub(super) fn moved(node: &Snapshot) -> Move {
     match decide(node, now()) {
         Decision::Advance(moved) => moved,
         other => panic!("must move: {other:?}"),
     }
 }
 
-fn silent() -> StepStatus {
+pub(super) fn silent() -> StepStatus {
     let failure = Failure { code: "timeout".into(), message: "no answer".into(), retryable: true };
     StepStatus::Failed { at: now(), failure }
 }
@@ -132,6 +132,38 @@ fn a_machine_that_does_not_come_back_is_power_cycled() {
     // Without a BMC there is nothing that could be done.
     (climbing.steps, climbing.power_person) = (vec![], Some("ann".into()));
     assert!(matches!(moved(&climbing).ladder, Some(Ladder::End { how: Ended::Spent, went }) if went.len() == 4));
+}
+
+#[test]
+fn a_reboot_that_was_begun_ends_before_what_counts_no_more_is_decided_on() {
+    let mut one = validating(Verdict::Fail);
+    one.suite.as_mut().unwrap().gates[0].after_reboot = true;
+    one.steps.push(step(Step::RebootTest, StepStatus::Running { waiting_for: None }));
+    assert!(matches!(decide(&one, now()), Decision::Wait(_)), "its waiver is over by now");
+    one.steps[1] = step(Step::RebootTest, StepStatus::Succeeded);
+    assert_eq!(moved(&one).to, State::Quarantined);
+}
+
+/// A stack that is locked against another image, or a credential that is gone, is no fault of the machine: its disk must not be written for it.
+#[test]
+fn what_nobody_declared_begins_no_ladder_and_climbs_none() {
+    let mut one = validating(Verdict::Pass);
+    one.policy = Some(policy(&[Rung::Reboot, Rung::Reimage]));
+    one.suite.as_mut().unwrap().gates[0].after_reboot = true;
+    for code in ["not_declared", "bad_suite", "node_protocol"] {
+        let failure = Failure { code: code.into(), message: "the pool names no image".into(), retryable: false };
+        let refused = StepStatus::Failed { at: now(), failure };
+        for steps in [vec![step(Step::Gates, refused.clone())], {
+            let passed = StepView { round: 2, ..step(Step::Gates, StepStatus::Succeeded) };
+            vec![passed, step(Step::RebootTest, refused)]
+        }] {
+            one.steps = steps;
+            for under_way in [None, Some(recovery(&[Rung::Reboot, Rung::Reimage], 1))] {
+                one.recovery = under_way;
+                assert_eq!((moved(&one).to, moved(&one).ladder), (State::Failed, None), "{code}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -252,6 +284,16 @@ fn a_person_and_the_breaker_stop_a_ladder_between_its_rungs() {
     climbing.steps = vec![step(Step::Reboot, StepStatus::Succeeded)];
     let stopped = moved(&climbing);
     assert!(stopped.to == State::Quarantined && stopped.effects.contains(&Effect::Stopped));
+    assert!(matches!(stopped.ladder, Some(Ladder::End { how: Ended::Stopped, went }) if went.len() == 1));
+    // Off in the middle of a power cycle it is started again first.
+    climbing.recovery.as_mut().unwrap().tried = 1;
+    climbing.steps = vec![step(Step::PowerOff, StepStatus::Succeeded)];
+    assert_eq!(decide(&climbing, now()), Decision::Start(Step::BootDisk));
+    climbing.steps.push(step(Step::BootDisk, StepStatus::Succeeded));
+    assert!(moved(&climbing).effects.contains(&Effect::Stopped));
+    climbing.steps.clear();
+    assert!(moved(&climbing).effects.contains(&Effect::Stopped), "none is begun");
+    climbing.recovery.as_mut().unwrap().tried = 0;
     climbing.stop = false;
     climbing.steps = vec![step(Step::Reboot, StepStatus::Cancelled)];
     assert!(moved(&climbing).effects.contains(&Effect::Stopped));
@@ -355,51 +397,6 @@ fn a_drain_for_a_recovery_leads_to_its_first_rung() {
 }
 
 #[test]
-fn a_sweep_takes_a_node_out_only_for_what_it_measured() {
-    let mut serving = node(State::InService);
-    (serving.claim, serving.wish) = (Some(ClaimState::Bound), Some(Wish::Sweep));
-    assert!(matches!(decide(&serving, now()), Decision::Refused(_)), "its pool names no sweep");
-    serving.sweep = Some(suite());
-    assert_eq!(decide(&serving, now()), Decision::Start(Step::Sweep));
-    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) }];
-    for (verdict, stays) in
-        [(Verdict::Pass, true), (Verdict::Error, true), (Verdict::Skipped, true), (Verdict::Fail, false)]
-    {
-        serving.swept = result(verdict);
-        assert_eq!(matches!(decide(&serving, now()), Decision::Granted(_)), stays, "{verdict:?}");
-    }
-    let out = moved(&serving);
-    assert_eq!(
-        (out.to, out.purpose, out.reason.as_deref()),
-        (State::Draining, Some(Purpose::Repair), Some("gate x: 3 errors"))
-    );
-    assert!(matches!(&out.ladder, Some(Ladder::Begin(cause)) if !cause.asked));
-    for held in [true, false] {
-        (serving.hold, serving.protected) = (held.then(|| Hold::Fleet("5 others".into())), !held);
-        let Decision::Granted(told) = decide(&serving, now()) else { panic!("it stays") };
-        assert!(told.starts_with("gate x: 3 errors; it is left in service: "), "{told}");
-    }
-    // What was measured is not forgotten because others come first, nor because it was recovered too often: then a person is to look.
-    (serving.hold, serving.protected) = (Some(Hold::Later("2 others".into())), false);
-    let Decision::Wait(wait) = decide(&serving, now()) else { panic!("it waits its turn") };
-    assert!(wait.until.is_some_and(|until| until > now()) && wait.condition.contains("2 others"), "{}", wait.condition);
-    assert!(
-        matches!(decide(&Snapshot { stop: true, ..serving.clone() }, now()), Decision::Granted(_)),
-        "a person stops it"
-    );
-    serving.hold = Some(Hold::Node("it was recovered 2 times".into()));
-    let out = moved(&serving);
-    assert_eq!((out.to, out.purpose, &out.ladder), (State::Draining, Some(Purpose::Repair), &None));
-    assert_eq!(out.reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
-    // Contact that is lost counts as down; a job that could not be built does not.
-    (serving.hold, serving.protected) = (None, false);
-    serving.steps = vec![StepView { round: 2, ..step(Step::Sweep, silent()) }];
-    assert!(matches!(moved(&serving).ladder, Some(Ladder::Begin(cause)) if cause.signature == "unreachable"));
-    serving.steps = vec![step(Step::Sweep, StepStatus::Failed { at: now(), failure: failure(false) })];
-    assert!(matches!(decide(&serving, now()), Decision::Refused(_)));
-}
-
-#[test]
 fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not() {
     let mut one = validating(Verdict::Fail);
     one.policy = Some(policy(&[Rung::Reboot]));
@@ -408,50 +405,4 @@ fn a_recovery_that_must_wait_its_turn_waits_and_one_node_too_often_ill_does_not(
     assert!(wait.until.is_some_and(|until| until > now()) && wait.owner == "muster");
     one.hold = Some(Hold::Node("it was recovered 2 times".into()));
     assert_eq!(moved(&one).reason.as_deref(), Some("gate x: 3 errors; it was recovered 2 times"));
-}
-
-#[test]
-fn a_sweep_that_loads_a_node_holds_it_first_and_gives_it_back_whatever_came_of_it() {
-    let mut idle = node(State::InService);
-    (idle.claim, idle.wish, idle.sweep) = (Some(ClaimState::Bound), Some(Wish::Sweep), Some(suite()));
-    idle.sweep.as_mut().unwrap().gates[0].needs = vec![crate::gates::Need::Drained];
-    assert_eq!(decide(&idle, now()), Decision::Start(Step::Hold));
-    // What is not known to be idle is swept as it is.
-    let out = SchedulerOut { state: "drained".into(), reason: None, steady: false };
-    for beside in [Snapshot { scheduler: Some(out), ..idle.clone() }, Snapshot { room: Room::Nothing, ..idle.clone() }]
-    {
-        assert_eq!(decide(&beside, now()), Decision::Start(Step::Sweep));
-    }
-    let later = Snapshot { room: Room::Later, ..idle.clone() };
-    assert!(matches!(decide(&later, now()), Decision::Wait(wait) if wait.until.is_some()));
-
-    idle.held_back = true;
-    idle.steps = vec![step(Step::Hold, StepStatus::Running { waiting_for: None })];
-    assert!(matches!(decide(&idle, now()), Decision::Wait(_)));
-    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Cancel(Step::Hold));
-    // It has jobs: it is given back before it is swept beside them.
-    let failed = StepStatus::Failed { at: now(), failure: failure(true) };
-    idle.steps = vec![step(Step::Hold, failed.clone())];
-    assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
-    idle.steps.push(step(Step::Admit, failed));
-    assert!(matches!(decide(&idle, now()), Decision::Retry(Step::Admit, at) if at > now()), "until it works");
-    idle.steps[1] = step(Step::Admit, StepStatus::Succeeded);
-    assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
-
-    idle.steps = vec![step(Step::Hold, StepStatus::Succeeded)];
-    assert_eq!(decide(&idle, now()), Decision::Start(Step::Sweep));
-    assert_eq!(decide(&Snapshot { stop: true, ..idle.clone() }, now()), Decision::Start(Step::Admit), "stopped");
-    idle.steps.push(StepView { round: 2, ..step(Step::Sweep, StepStatus::Succeeded) });
-    idle.swept = result(Verdict::Pass);
-    assert_eq!(decide(&idle, now()), Decision::Start(Step::Admit));
-    let failing = Snapshot { swept: result(Verdict::Fail), ..idle.clone() };
-    assert_eq!(moved(&failing).to, State::Draining, "from where it is, without a job in between");
-    idle.steps.push(step(Step::Admit, StepStatus::Succeeded));
-    assert!(matches!(decide(&idle, now()), Decision::Granted(_)));
-
-    // The sweep is gone, and the node is still held: another look gives it back first, and so does nobody's.
-    idle.steps.clear();
-    assert_eq!(decide(&Snapshot { wish: None, ..idle.clone() }, now()), Decision::Start(Step::Admit));
-    idle.steps = vec![step(Step::Drift, StepStatus::Succeeded)];
-    assert_eq!(decide(&Snapshot { wish: Some(Wish::CheckDrift), ..idle }, now()), Decision::Start(Step::Admit));
 }

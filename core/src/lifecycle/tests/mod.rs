@@ -2,9 +2,10 @@
 
 mod asked; // What is done where a node rests
 mod document; // The table in the docs, with what leads from state to state
-mod faults; // Nodes that fail: ladders, sweeps, holds
+mod faults; // Nodes that fail: ladders, holds
 mod firmware; // What a machine's own firmware must be before it is written to
 mod pairing; // Held, measured, given back
+mod sweeps; // Looked at while they serve
 
 use std::collections::BTreeMap;
 
@@ -435,7 +436,9 @@ proptest! {
                 if step == Step::WriteImage { prop_assert_eq!(node.state, State::Imaging); }
                 if step == Step::Wipe { prop_assert_eq!(node.state, State::Wiping); }
                 prop_assert!(!node.protected || !step.destroys());
-                prop_assert!(!node.stop || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
+                // A rung that was begun is done to its end.
+                let seen_through = node.state == State::Repairing && matches!(step, Step::BootDisk | Step::FirmwareLook);
+                prop_assert!(!node.stop || seen_through || matches!(step, Step::Remove | Step::Admit | Step::Inventory | Step::PowerOff));
             }
             Decision::Retry(step, _) => {
                 prop_assert!(node.step(step).is_some_and(|view| !view.current || view.round <= step.max_rounds()));

@@ -48,6 +48,8 @@ fn a_blamed_end_is_taken_out_as_one_that_fails_its_gates() {
     let held = Snapshot { hold: Some(Hold::Fleet("too many".into())), ..faulty() };
     assert_eq!(decide(&held, now()), Decision::Start(Step::Admit));
     assert_eq!(decide(&Snapshot { protected: true, ..faulty() }, now()), Decision::Start(Step::Admit));
+    let scheduler = SchedulerOut { state: "drained".into(), reason: Some("broken fan".into()), steady: true };
+    assert_eq!(decide(&Snapshot { scheduler: Some(scheduler), ..faulty() }, now()), Decision::Start(Step::Admit));
 }
 
 #[test]

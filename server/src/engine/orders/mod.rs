@@ -10,10 +10,11 @@ mod stack; // The stack, resolved for one node
 
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
-use muster_core::clusters::{ClusterSpec, MEASURED, SlurmCluster};
+use muster_core::clusters::{ClusterSpec, LEAVING, MEASURED, SlurmCluster};
 use muster_core::facts::Facts;
 use muster_core::gates::xid::XidOverrides;
 use muster_core::ids::PermitId;
+use muster_core::lifecycle::state::State;
 use muster_core::lifecycle::steps::Step;
 use muster_core::stacks::ConvergePlan;
 use muster_core::values::Digest;
@@ -179,12 +180,12 @@ async fn spec(
         Step::Sweep => JobSpec::Gates { login: installed(s)?, plan: sweep(conn, s).await? },
         Step::Admit => {
             let revision = db::specs::next_revision(conn).await?;
-            let lifts = s.node.in_service.then(|| MEASURED.to_owned());
+            let lifts = lifts(s.node.state).map(str::to_owned);
             JobSpec::SlurmAdmit { cluster: slurm(s)?, revision, name: s.node.name.clone(), login: installed(s)?, lifts }
         }
         Step::Pair => JobSpec::Pair(Box::new(pair::order(conn, s).await?)),
         Step::Hold => drain(s, MEASURED)?,
-        Step::Drain => drain(s, "muster: leaving service")?,
+        Step::Drain => drain(s, LEAVING)?,
         Step::Remove => {
             let revision = db::specs::next_revision(conn).await?;
             JobSpec::SlurmRemove { cluster: slurm(s)?, revision, name: s.node.name.clone() }
@@ -357,6 +358,28 @@ async fn sweep(conn: &mut PgConnection, s: &Sources<'_>) -> anyhow::Result<GateP
     let suite = db::sweeps::find_suite(conn, s.row.node, "sweep").await?.context("the pool names no sweep")?;
     let in_use = !db::sweeps::is_alone(conn, s.row.node, s.row.operation).await?;
     Ok(GatePlan { suite, only: Vec::new(), in_use, ..gates(conn, s).await? })
+}
+
+/// The one drain of ours that a node is given back from: what its health check had it drained for meanwhile is not forgotten. One that comes through its
+/// gates is given back from any.
+fn lifts(state: State) -> Option<&'static str> {
+    match state {
+        State::InService => Some(MEASURED),
+        State::Draining => Some(LEAVING),
+        State::Admitting
+        | State::Discovered
+        | State::Inspecting
+        | State::Available
+        | State::Imaging
+        | State::Installing
+        | State::Validating
+        | State::Repairing
+        | State::Quarantined
+        | State::Failed
+        | State::Wiping
+        | State::Maintenance
+        | State::Retired => None,
+    }
 }
 
 fn drain(s: &Sources<'_>, reason: &str) -> anyhow::Result<JobSpec> {

@@ -204,7 +204,7 @@ async fn suite_for(conn: &mut PgConnection, node: &LockedNode, named: Option<&st
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'text> {
     pub state: NodeState,
-    /// What it was asked for and has not begun.
+    /// What it was asked for and is not done.
     pub pending: Option<&'text str>,
     pub claimed: bool,
     pub releasing: bool,
@@ -223,9 +223,12 @@ pub enum Bar {
 
 /// What keeps a node from being asked for this, as the API and the pages have it.
 pub fn bar(node: Standing<'_>, wish: Wish) -> Option<Bar> {
-    // A look at a node in service keeps nobody from taking it out.
-    let looks = [Wish::Inspect.as_str(), Wish::CheckDrift.as_str(), Wish::Sweep.as_str()];
-    let looked_at = node.state == NodeState::InService && node.pending.is_some_and(|wish| looks.contains(&wish));
+    // A look at a node in service keeps nobody from taking it out. Another look waits for a sweep: what it finds would be decided by nobody, and its loads
+    // would go on beside the jobs of a node that is given back.
+    let looks = [Wish::Inspect, Wish::CheckDrift, Wish::Sweep];
+    let serves_on = looks.contains(&wish) || wish == Wish::RotateBmc;
+    let gives_way = |look: &Wish| node.pending == Some(look.as_str()) && !(*look == Wish::Sweep && serves_on);
+    let looked_at = node.state == NodeState::InService && looks.iter().any(gives_way);
     // Whatever powers, drains or erases is refused on a protected node; what lets it go on is not.
     let harmless = matches!(
         wish,
@@ -274,7 +277,7 @@ pub(in crate::http) fn allow(node: &LockedNode, wish: Wish) -> Result<(), Error>
     let Some(bar) = bar(standing, wish) else { return Ok(()) };
     Err(match (bar, pending) {
         (Bar::Pending, Some((pending, operation))) => {
-            let detail = format!("{name} was asked to {pending} and has not begun; try again shortly.");
+            let detail = format!("{name} was asked to {pending} and is not done; try again shortly.");
             Error::Busy { detail, operation }
         }
         (Bar::Pending | Bar::State, _) => {

@@ -103,7 +103,7 @@ fn refusal(node: &NodeObject, machine: &MachineRow, actor: &Actor, state: NodeSt
         protected: node.spec.get("protected").and_then(serde_json::Value::as_bool).unwrap_or(false),
     };
     Some(match bar(standing, wish)? {
-        Bar::Pending => format!("it was asked to {} and has not begun", machine.wish.as_deref().unwrap_or_default()),
+        Bar::Pending => format!("it was asked to {} and is not done", machine.wish.as_deref().unwrap_or_default()),
         Bar::State => {
             let words: Vec<String> = states_for(wish).iter().map(|state| state.as_str().replace('_', " ")).collect();
             format!("possible when {}", words.join(", "))

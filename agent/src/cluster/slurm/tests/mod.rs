@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_core::clusters::{MEASURED, SlurmCluster, SlurmNode};
+use muster_core::clusters::{LEAVING, MEASURED, SlurmCluster, SlurmNode};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -232,6 +232,28 @@ async fn what_a_person_or_the_controller_holds_back_stays_held_back() {
     controller.drain("n1", MEASURED, &watch).await.unwrap();
     let back = controller.give_back(&nodes, "n1", MEASURED, &watch).await.unwrap();
     assert!(!back.draining(), "{back}");
+    // Drained for good from there, it is lifted by that reason; what its health check found meanwhile stays.
+    for reason in [MEASURED, LEAVING] {
+        controller.drain("n1", reason, &watch).await.unwrap();
+        assert_eq!(controller.view("n1").await.unwrap().unwrap().reason.as_deref(), Some(reason));
+    }
+    let fault = "muster: gate kernel.new: kernel.xid_fatal is 1 events";
+    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={fault}")]).await;
+    let undone = controller.give_back(&nodes, "n1", LEAVING, &watch).await.unwrap();
+    assert_eq!((undone.draining(), undone.reason.as_deref()), (true, Some(fault)));
+    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", &format!("reason={LEAVING}")]).await;
+    let undone = controller.give_back(&nodes, "n1", LEAVING, &watch).await.unwrap();
+    assert!(!undone.draining(), "{undone}");
+    // One that was adopted is in no list of ours: it is given back all the same, and what somebody else keeps out stays out.
+    controller.drain("n1", MEASURED, &watch).await.unwrap();
+    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
+    assert!(!back.draining(), "{back}");
+    slurm.run("scontrol", &["update", "nodename=n1", "state=drain", "reason=NHC: fan 3"]).await;
+    let back = controller.give_back(&[], "n1", MEASURED, &watch).await.unwrap();
+    assert_eq!((back.draining(), back.reason.as_deref()), (true, Some("NHC: fan 3")));
+    let nobodys = controller.give_back(&[], "n2", MEASURED, &watch).await;
+    assert!(matches!(nobodys, Err(SlurmError::NotListed { .. })), "{nobodys:?}");
+    slurm.run("scontrol", &["update", "nodename=n1", "state=resume"]).await;
 
     // The profile asks for more memory than the machine has: the controller itself refuses the node.
     nodes[0].real_memory *= 100;
