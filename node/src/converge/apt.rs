@@ -91,11 +91,8 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
     room::check(machine, &incoming)?;
-    // What only takes away needs nothing of the bundle, which a stack without packages has not got on its site.
-    if !incoming.is_empty() {
-        cx.progress("reads the bundle's index", None, None, None);
-        apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
-    }
+    cx.progress("reads the bundle's index", None, None, None);
+    apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
 
     let tuple: Vec<String> =
         plan.packages.iter().map(|package| format!("{}={}", package.name, package.version)).collect();
@@ -108,11 +105,9 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     let may_go = leaving.go.iter().chain(leaving.needed.keys()).map(String::as_str).collect();
     refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
 
-    if !incoming.is_empty() {
-        let bytes = incoming.iter().map(|package| package.size).sum();
-        cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
-        apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
-    }
+    let bytes = incoming.iter().map(|package| package.size).sum();
+    cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
+    apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
     verify(machine, plan)?;
     room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
     let (come, go) = (incoming.len(), removed.len());

@@ -20,8 +20,6 @@ const STATUS_MAX: u64 = 256 << 20;
 const JOURNAL: &str = "/var/lib/dpkg/updates";
 /// Held, in this order, by whoever changes packages: dpkg(1), apt's DPkg::Lock.
 const LOCKS: [&str; 2] = ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock"];
-/// A list of files for each package: `munge.list`.
-const LISTS: &str = "/var/lib/dpkg/info";
 const LOCK_POLL: Duration = Duration::from_millis(500);
 
 /// One package that left traces.
@@ -183,20 +181,13 @@ fn clauses(text: &str) -> Vec<Vec<String>> {
 
 /// Whether a package has this file, by dpkg's lists of them; a system without lists has no answer, and then it has.
 pub(super) fn owns(machine: &Machine, path: &str) -> bool {
-    std::fs::read_dir(machine.path(LISTS)).is_err() || owner(machine, path).is_some()
-}
-
-/// The package that has this file; one whose list cannot be read may be.
-pub(super) fn owner(machine: &Machine, path: &str) -> Option<String> {
-    let names = std::fs::read_dir(machine.path(LISTS)).into_iter().flatten().flatten();
-    let mut names =
-        names.filter_map(|entry| entry.file_name().into_string().ok()?.strip_suffix(".list").map(str::to_owned));
-    let found = names.find(|name| match std::fs::read(machine.path(&format!("{LISTS}/{name}.list"))) {
+    let Ok(folder) = std::fs::read_dir(machine.path("/var/lib/dpkg/info")) else { return true };
+    let lists = folder.flatten().map(|entry| entry.path());
+    let mut lists = lists.filter(|list| list.extension().is_some_and(|extension| extension == "list"));
+    lists.any(|list| match std::fs::read(&list) {
         Ok(bytes) => bytes.split(|byte| *byte == b'\n').any(|line| line == path.as_bytes()),
         Err(_) => true,
-    })?;
-    // `libc6:amd64` is the list of one that is there for several architectures.
-    Some(found.split(':').next().unwrap_or_default().to_owned())
+    })
 }
 
 /// Waits until nobody holds dpkg's locks. Somebody may take them again right after: apt waits for them itself as well, but

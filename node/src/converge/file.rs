@@ -17,8 +17,8 @@ use crate::failure::{fatal, io};
 
 /// A file that is longer than this is not hashed but told by its length: we never write one so long.
 const HASHED_MAX: u64 = 64 << 20;
-pub(super) const USERS: &str = "/etc/passwd";
-pub(super) const GROUPS: &str = "/etc/group";
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
 
 /// A file as it must be.
 #[derive(Clone)]
@@ -61,8 +61,7 @@ impl Target {
         format!("file {}", self.path)
     }
 
-    /// Looks at what is there. `key` blinds the digests of secrets: two reports of one run can be compared, and nothing can be guessed from them. What is
-    /// there and not what is wanted may be one, whatever the plan says of the file now: it was another stack's secret, or somebody's.
+    /// Looks at what is there. `key` blinds the digests of secrets: two reports of one run can be compared, and nothing can be guessed from them.
     ///
     /// # Errors
     /// `io`.
@@ -90,11 +89,7 @@ impl Target {
             return Ok(Some(what.into()));
         }
         let content = match metadata.len() {
-            len @ ..=HASHED_MAX => {
-                let digest = hash_file(&path, len)?;
-                let as_wanted = self.content.as_ref().is_some_and(|content| sha256(content) == digest);
-                if as_wanted { self.shown(&digest, key) } else { keyed(&digest, key) }
-            }
+            len @ ..=HASHED_MAX => self.shown(&hash_file(&path, len)?, key),
             len => format!("{len} bytes"),
         };
         let name = |database, id| machine.account_name(database, id).unwrap_or_else(|_| id.to_string());
@@ -105,7 +100,7 @@ impl Target {
     fn shown(&self, digest: &[u8; 32], key: &[u8; 32]) -> String {
         match self.secret {
             false => format!("sha256:{}", hex::encode(digest)),
-            true => keyed(digest, key),
+            true => format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])),
         }
     }
 
@@ -128,10 +123,6 @@ impl Target {
         let (uid, gid) = (id(USERS, &self.owner)?, id(GROUPS, &self.group)?);
         replace(&path, content, self.mode, uid, gid).map_err(io(&self.path))
     }
-}
-
-fn keyed(digest: &[u8; 32], key: &[u8; 32]) -> String {
-    format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16]))
 }
 
 /// Under a fixed temporary name, so that a run killed here leaves nothing that the next one does not take over. The file has its owner and mode

@@ -6,7 +6,6 @@
 mod apt; // Packages, in one transaction from the bundle
 pub(crate) mod dpkg; // dpkg's record and locks
 pub mod file; // Files, whole or not at all
-mod former; // What was there before a stack wrote over it
 mod heal; // What a killed dpkg left
 mod item; // What must be and what is; the report
 pub(crate) mod kernel; // Settings, modules, command line, release
@@ -69,7 +68,7 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
         Record::load(machine)?.prune(machine, &database, plan)?;
         return item::conclude(plan, &before, &before);
     }
-    note_debts(machine, &mut pending, &before, &Record::load(machine)?);
+    note_debts(&mut pending, &before);
     pending.store(machine)?;
     change(machine, plan, &pending, cx)?;
     cx.progress("looks whether it took", None, None, None);
@@ -124,15 +123,14 @@ fn observe(
     Ok(items)
 }
 
-/// What is about to change, and so what will have to be restarted or rebuilt for it. A file that is put back is read by whoever's it is.
-fn note_debts(machine: &Machine, pending: &mut Pending, before: &[Item], record: &Record) {
+/// What is about to change, and so what will have to be restarted or rebuilt for it.
+fn note_debts(pending: &mut Pending, before: &[Item]) {
     for item in before.iter().filter(|item| !item.fits) {
         if let Some(name) = item.name.strip_prefix("package ") {
             pending.packages.insert(name.to_owned());
         }
         if let Some(path) = item.name.strip_prefix("file ") {
             pending.paths.insert(path.to_owned());
-            pending.packages.extend(record.is_over(path).then(|| dpkg::owner(machine, path)).flatten());
         }
     }
 }
@@ -174,9 +172,6 @@ fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &
         }
         target.write(machine)?;
         match target.content {
-            Some(_) if !planned && record.put_back(machine, &target.path)? => {
-                cx.log(&format!("put {} back as it was before a stack wrote it", target.path));
-            }
             Some(_) => cx.log(&format!("wrote {}", target.path)),
             None => {
                 record.removed(machine, &target.path)?;

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::dpkg::{self, Database};
 use super::file::Target;
-use super::former::{self, Former};
 use super::item::Item;
 use super::kernel;
 use super::machine::Machine;
@@ -28,8 +27,6 @@ pub(super) struct Record {
     packages: BTreeSet<String>,
     /// Files that were not there before a stack put them there, with the SHA-256 of what it wrote.
     files: BTreeMap<String, String>,
-    /// Files that were there before a stack wrote over them.
-    over: BTreeMap<String, Former>,
     /// SHA-256 of the archives that dpkg was given last: one that was cut in them is given them again.
     given: BTreeSet<String>,
 }
@@ -45,7 +42,7 @@ pub(super) struct LeavingPackages {
 /// Files of former stacks that the plan does not have.
 #[derive(Default)]
 pub(super) struct LeavingFiles {
-    /// Still what was written: they go, and what was there before comes back.
+    /// Still what was written: they go.
     pub go: Vec<Target>,
     /// Somebody changed them, or a package has them by now: they stay, and are told.
     pub stay: Vec<Item>,
@@ -90,21 +87,14 @@ impl Record {
         self.given.contains(&archive.hex())
     }
 
-    /// Forgets packages that are gone, whoever removed them: of that name a person may install one. And what was under files that are gone, as with
-    /// the package whose they were.
+    /// Forgets packages that are gone, whoever removed them: of that name a person may install one.
     ///
     /// # Errors
     /// `io`.
     pub(super) fn prune(&mut self, machine: &Machine, database: &Database, plan: &ConvergePlan) -> Result<(), Failure> {
-        let before = (self.packages.len(), self.over.len());
+        let before = self.packages.len();
         self.packages.retain(|name| database.has(name) || plan.packages.iter().any(|package| package.name == *name));
-        let gone = |path: &String| !is_planned(plan, path) && machine.path(path).symlink_metadata().is_err();
-        let gone: Vec<String> = self.over.keys().filter(|path| gone(path)).cloned().collect();
-        for path in gone {
-            self.over.remove(&path);
-            former::forget(machine, &path)?;
-        }
-        if (self.packages.len(), self.over.len()) == before { Ok(()) } else { self.store(machine) }
+        if self.packages.len() == before { Ok(()) } else { self.store(machine) }
     }
 
     /// Packages that a former lock brought and this plan does not have. Never what the system, or a package that stays, cannot do without, and not
@@ -132,24 +122,17 @@ impl Record {
         Ok(LeavingPackages::of(self.packages.iter().filter(|name| !stays(name)).cloned().collect(), database, plan))
     }
 
-    /// Before a file of the plan is written. What was there before any stack wrote it is kept.
+    /// Before a file of the plan is written. One that was there before any stack wrote it is not ours to remove.
     ///
     /// # Errors
     /// `io`.
     pub(super) fn write(&mut self, machine: &Machine, target: &Target) -> Result<(), Failure> {
         let Some(content) = &target.content else { return Ok(()) };
-        let digest = Digest::of(content).hex();
         let ours = self.files.contains_key(&target.path) || machine.path(&target.path).symlink_metadata().is_err();
-        if self.is_over(&target.path) || !ours {
-            let known = self.over.get(&target.path).cloned();
-            let mut former = known.clone().map_or_else(|| Former::keep(machine, &target.path), Ok)?;
-            former.written = digest;
-            if known.as_ref() == Some(&former) {
-                return Ok(());
-            }
-            self.over.insert(target.path.clone(), former);
-            return self.store(machine);
+        if !ours {
+            return Ok(());
         }
+        let digest = Digest::of(content).hex();
         let former = self.files.insert(target.path.clone(), digest.clone());
         if former.as_ref() == Some(&digest) { Ok(()) } else { self.store(machine) }
     }
@@ -162,23 +145,6 @@ impl Record {
         if self.files.remove(path).is_some() { self.store(machine) } else { Ok(()) }
     }
 
-    /// Whether a stack wrote over something there.
-    pub(super) fn is_over(&self, path: &str) -> bool {
-        self.over.contains_key(path)
-    }
-
-    /// After what was there before is back; false where there was nothing.
-    ///
-    /// # Errors
-    /// `io`.
-    pub(super) fn put_back(&mut self, machine: &Machine, path: &str) -> Result<bool, Failure> {
-        if self.over.remove(path).is_none() {
-            return Ok(false);
-        }
-        self.store(machine)?;
-        former::forget(machine, path).map(|()| true)
-    }
-
     /// What of former stacks the plan does not have, and is there.
     ///
     /// # Errors
@@ -186,41 +152,23 @@ impl Record {
     pub(super) fn leaving_files(&self, machine: &Machine, plan: &ConvergePlan) -> Result<LeavingFiles, Failure> {
         let mut leaving = LeavingFiles::default();
         for (path, digest) in &self.files {
-            if is_planned(plan, path) || machine.path(path).symlink_metadata().is_err() {
+            let planned = plan.files.iter().any(|file| file.path == *path) || MANAGED.contains(&path.as_str());
+            if planned || machine.path(path).symlink_metadata().is_err() {
                 continue;
             }
             let why = match is_as_written(machine, path, digest) {
                 false => "left: it was changed since a stack wrote it",
                 true if dpkg::owns(machine, path) => "left: a package has it",
                 true => {
-                    leaving.go.push(Target::ours(path, None::<Vec<u8>>));
+                    // The stack that could say whether it was secret is gone.
+                    leaving.go.push(Target { secret: true, ..Target::ours(path, None::<Vec<u8>>) });
                     continue;
                 }
             };
-            leaving.stay.push(left(path, why));
-        }
-        for (path, former) in &self.over {
-            if is_planned(plan, path) || machine.path(path).symlink_metadata().is_err() {
-                continue;
-            }
-            match (is_as_written(machine, path, &former.written), former.target(machine, path)?) {
-                (true, Some(target)) => leaving.go.push(target),
-                (true, None) => {
-                    leaving.stay.push(left(path, "left: what was there before a stack wrote it was not kept"))
-                }
-                (false, _) => leaving.stay.push(left(path, "left: it was changed since a stack wrote it")),
-            }
+            leaving.stay.push(Item::new(format!("file {path}"), why, Some(why.to_owned())));
         }
         Ok(leaving)
     }
-}
-
-fn left(path: &str, why: &str) -> Item {
-    Item::new(format!("file {path}"), why, Some(why.to_owned()))
-}
-
-fn is_planned(plan: &ConvergePlan, path: &str) -> bool {
-    plan.files.iter().any(|file| file.path == path) || MANAGED.contains(&path)
 }
 
 impl LeavingPackages {

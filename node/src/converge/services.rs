@@ -16,10 +16,6 @@ use crate::tool;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than systemd's own 90 s for a start, so that its reason is heard rather than our kill.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(150);
-/// Beyond what a unit may take by its own word, for the same reason.
-const SPARE: Duration = Duration::from_secs(30);
-const SHOWN: &str =
-    "--property=Id,Names,LoadState,ActiveState,UnitFileState,EnvironmentFiles,TimeoutStartUSec,TimeoutStopUSec";
 /// Where unit files and drop-ins of the administrator are.
 const UNITS: &str = "/etc/systemd/system/";
 /// Files that a package may own.
@@ -35,10 +31,6 @@ pub(crate) struct Unit {
     pub(crate) file: String,
     /// Files that its environment is read from when it starts.
     pub(crate) environment: Vec<String>,
-    /// All its names, for what belongs to it is called by its own: `chronyd.service` is `chrony.service`.
-    pub(crate) names: Vec<String>,
-    /// How long it may take to stop and to start again, by its own word.
-    pub(crate) patience: Duration,
 }
 
 /// The plan's units against systemd's answer. Where a reboot is due, those that are not started wait for it.
@@ -108,7 +100,8 @@ pub(crate) fn observe(
         return Ok(BTreeMap::new());
     }
     let names: Vec<String> = plan.services.iter().map(|service| unit_name(&service.name)).collect();
-    let mut argv = vec!["systemctl", "show", SHOWN, "--"];
+    let mut argv =
+        vec!["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState,EnvironmentFiles", "--"];
     argv.extend(names.iter().map(String::as_str));
     let answer = machine.output(cx, "systemd_unreadable", &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
@@ -131,9 +124,7 @@ fn parse(answer: &str) -> Vec<Unit> {
             let files = stanza.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
             let environment = files.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
             let (load, active, file) = (value("LoadState"), value("ActiveState"), value("UnitFileState"));
-            let names = value("Names").split_whitespace().map(str::to_owned).collect();
-            let patience = ["TimeoutStartUSec", "TimeoutStopUSec"].iter().map(|name| timespan(&value(name))).sum();
-            Unit { load, active, file, environment, names, patience }
+            Unit { load, active, file, environment }
         })
         .collect()
 }
@@ -173,10 +164,10 @@ pub(super) fn apply(
             let verb = if service.enabled { "enable" } else { "disable" };
             systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
         }
-        let called = || std::iter::once(&name).chain(&unit.names);
-        let stale = called().any(|name| owned.contains(name) || owned.contains(&template(name)))
+        let stale = owned.contains(&name)
+            || owned.contains(&template(&name))
             || service.restart_on.iter().any(|path| pending.paths.contains(path))
-            || called().any(|name| pending.paths.iter().any(|path| is_read_by(path, name, &unit)));
+            || pending.paths.iter().any(|path| is_read_by(path, &name, &unit));
         let running = matches!(unit.active.as_str(), "active" | "reloading" | "activating");
         let verb = match (service.running, running, stale) {
             (true, false, _) | (true, true, true) if held => continue,
@@ -190,7 +181,7 @@ pub(super) fn apply(
             // A unit that failed often may be held back by its start limit, also when the cause is mended.
             systemctl(machine, cx, &["reset-failed", "--", &name], Some(&name))?;
         }
-        change(machine, cx, (verb, &name), CHANGE_TIMEOUT.max(unit.patience + SPARE))?;
+        systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
     }
     Ok(())
 }
@@ -223,45 +214,13 @@ fn template(name: &str) -> String {
     }
 }
 
-/// systemd's way to write a length of time: `1min 30s`, `infinity`. What is not understood, or never ends, is nothing.
-fn timespan(text: &str) -> Duration {
-    const UNITS_OF_TIME: [(&str, u64); 7] = [
-        ("us", 1),
-        ("ms", 1_000),
-        ("s", 1_000_000),
-        ("min", 60_000_000),
-        ("h", 3_600_000_000),
-        ("d", 86_400_000_000),
-        ("w", 604_800_000_000),
-    ];
-    let word = |word: &str| {
-        let (number, unit) = word.split_at(word.find(|c: char| !c.is_ascii_digit())?);
-        let (_, micros) = UNITS_OF_TIME.iter().find(|(name, _)| *name == unit)?;
-        number.parse::<u64>().ok()?.checked_mul(*micros)
-    };
-    let words: Option<Vec<u64>> = text.split_whitespace().map(word).collect();
-    words.map_or(Duration::ZERO, |words| {
-        Duration::from_micros(words.iter().fold(0, |sum, micros| sum.saturating_add(*micros)))
-    })
-}
-
 fn systemctl(machine: &Machine, cx: &JobContext, arguments: &[&str], unit: Option<&str>) -> Result<(), Failure> {
     let argv: Vec<&str> = ["systemctl", "--no-ask-password"].into_iter().chain(arguments.iter().copied()).collect();
-    ask(machine, cx, &argv, unit, CHANGE_TIMEOUT)
-}
-
-/// Starts, stops or restarts a unit. What ran into its time says of itself as much as what failed.
-fn change(machine: &Machine, cx: &JobContext, (verb, unit): (&str, &str), within: Duration) -> Result<(), Failure> {
-    ask(machine, cx, &["systemctl", "--no-ask-password", verb, "--", unit], Some(unit), within)
-}
-
-fn ask(machine: &Machine, cx: &JobContext, argv: &[&str], unit: Option<&str>, within: Duration) -> Result<(), Failure> {
-    machine.output(cx, "service_failed", argv, within).map(drop).map_err(|failure| {
-        let told = |code: &str| matches!(code, "service_failed" | "tool_timeout");
-        let Some(unit) = unit.filter(|_| told(&failure.code)) else { return failure };
+    machine.output(cx, "service_failed", &argv, CHANGE_TIMEOUT).map(drop).map_err(|failure| {
+        let Some(unit) = unit.filter(|_| failure.code == "service_failed") else { return failure };
         let journal = ["journalctl", "--unit", unit, "--lines", "12", "--no-pager", "--output", "cat"];
         let log = machine.output(cx, "service_failed", &journal, SHOW_TIMEOUT).unwrap_or_default();
-        retryable("service_failed", format!("{unit}: {}; its log ends: {}", failure.message, tool::tail(&log, 1200)))
+        retryable("service_failed", format!("{}; its log ends: {}", failure.message, tool::tail(&log, 1200)))
     })
 }
 
@@ -322,7 +281,7 @@ mod tests {
             load: "loaded".into(),
             active: active.into(),
             file: file.into(),
-            ..Unit::default()
+            environment: Vec::new(),
         };
         assert!(item(&service(true, true), Some(&unit("active", "enabled"))).fits);
         assert!(item(&service(true, true), Some(&unit("active", "static"))).fits);
@@ -346,15 +305,6 @@ mod tests {
             getty("/etc/systemd/system/getty@.service.d/a.conf") && getty("/etc/systemd/system/getty@tty1.service")
         );
         assert!(!getty("/etc/systemd/system/getty@tty2.service.d/a.conf"));
-    }
-
-    #[test]
-    fn a_length_of_time_is_as_systemd_writes_it() {
-        assert_eq!(timespan("1min 30s"), Duration::from_secs(90));
-        assert_eq!(timespan("15min"), Duration::from_secs(900));
-        assert_eq!(timespan("1h 2.5s"), Duration::ZERO);
-        assert_eq!(timespan("500ms"), Duration::from_millis(500));
-        assert_eq!((timespan("infinity"), timespan("")), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]

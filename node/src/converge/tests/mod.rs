@@ -270,20 +270,3 @@ fn a_running_unit_is_restarted_for_its_package_its_drop_in_and_its_environment()
         assert!(run_on(&machine, &plan(version, files), &cx()).expect("and again").clean());
     }
 }
-
-#[test]
-fn a_unit_named_by_an_alias_is_restarted_for_what_belongs_to_it() {
-    let Some((tree, bundle)) = setup() else { return };
-    let machine = tree.machine();
-    let plan = |version: &str| {
-        let mut plan = bundle.plan(&[("slow", version)]);
-        plan.services = vec![ServiceItem { name: "slowd".into(), enabled: true, running: true, restart_on: vec![] }];
-        plan
-    };
-    tree.write("/etc/systemd/system/slowd.service", "");
-    tree.write("/var/lib/units/slowd.service.alias", "slow.service\n");
-    run_on(&machine, &plan("1.0"), &cx()).expect("the start");
-    run_on(&machine, &plan("2.0"), &cx()).expect("its package changed");
-    let units = tree.text("/var/log/units");
-    assert!(units.ends_with("restart slowd.service\n"), "{units}");
-}

@@ -29,7 +29,6 @@ for unit in "$@"; do
         [ ! -e $state/$unit.masked ] || { load=masked; file=masked; }
         [ ! -e $state/$unit.active ] || active=active
         printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' $unit $load $active $file
-        [ ! -e $state/$unit.alias ] || sed "s/^/Names=$unit /" $state/$unit.alias
         [ ! -e $state/$unit.environment ] || sed 's/.*/EnvironmentFiles=& (ignore_errors=yes)/' $state/$unit.environment
         echo ;;
     unmask) rm -f $state/$unit.masked ;;
