@@ -90,9 +90,12 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     }
     prepare(machine)?;
     discard_strangers(machine, plan, cx)?;
-    room::check(machine, &incoming)?;
-    cx.progress("reads the bundle's index", None, None, None);
-    apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
+    // What only takes away needs no room, and nothing of the bundle: the agent holds that only for a plan with packages.
+    if !incoming.is_empty() {
+        room::check(machine, &incoming)?;
+        cx.progress("reads the bundle's index", None, None, None);
+        apt(machine, cx, "bundle_unreachable", &["update", "-o", "APT::Update::Error-Mode=any"])?;
+    }
 
     let tuple: Vec<String> =
         plan.packages.iter().map(|package| format!("{}={}", package.name, package.version)).collect();
@@ -105,11 +108,13 @@ fn transact(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) -> Result<b
     let may_go = leaving.go.iter().chain(leaving.needed.keys()).map(String::as_str).collect();
     refuse_unplanned(plan, removed.difference(&may_go).copied(), &forecast)?;
 
-    let bytes = incoming.iter().map(|package| package.size).sum();
-    cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
-    apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
-    verify(machine, plan)?;
-    room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
+    if !incoming.is_empty() {
+        let bytes = incoming.iter().map(|package| package.size).sum();
+        cx.progress(&format!("downloads {} packages", incoming.len()), Some(0), Some(bytes), Some("bytes"));
+        apt(machine, cx, "bundle_unreachable", &with("--download-only"))?;
+        verify(machine, plan)?;
+        room::check_unpacked(machine, ARCHIVES, &incoming, cx)?;
+    }
     let (come, go) = (incoming.len(), removed.len());
     cx.progress(&format!("installs {come} packages, removes {go}"), None, None, None);
     note_reboot(machine, &database, &incoming, &removed)?;

@@ -39,7 +39,8 @@ pub(super) async fn hold_blob(context: &JobContext, digest: Digest) -> Result<()
     }
 }
 
-/// Fetches a plan's bundle, whole. The repository's URL ends in the digest of the bundle's description.
+/// Fetches a plan's bundle, whole; of a plan without packages a node asks for nothing of it. The repository's URL ends in the digest of the bundle's
+/// description.
 pub(super) async fn hold_bundle(context: &JobContext, plan: &ConvergePlan) -> Result<(), Failure> {
     if plan.packages.is_empty() {
         return Ok(());

@@ -96,6 +96,18 @@ fn what_leaves_takes_nothing_with_it_that_no_lock_brought() {
 }
 
 #[test]
+fn a_lock_without_packages_takes_away_what_a_former_one_brought_and_asks_nobody() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    run_on(&machine, &bundle.plan(&[("drv-570", "570.1"), ("tool", "1.0")]), &cx()).expect("the first lock");
+    let nothing = bundle.plan(&[]);
+    drop(bundle);
+    run_on(&machine, &nothing, &cx()).expect("a lock without packages");
+    assert_eq!(there(&machine), Vec::<&str>::new());
+    assert!(run_on(&machine, &nothing, &cx()).expect("and again").clean());
+}
+
+#[test]
 fn what_leaves_stays_while_something_that_stays_needs_it() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
