@@ -30,6 +30,8 @@ pub struct Target {
     /// `None`: there must be no such file.
     pub content: Option<Vec<u8>>,
     pub secret: bool,
+    /// The SHA-256 of what a stack wrote there before, where that was no secret.
+    pub(super) former: Option<String>,
 }
 
 impl Target {
@@ -37,7 +39,7 @@ impl Target {
     pub(super) fn ours(path: &str, content: Option<impl Into<Vec<u8>>>) -> Self {
         let root = || "root".to_owned();
         let content = content.map(Into::into);
-        Self { path: path.into(), mode: 0o644, owner: root(), group: root(), content, secret: false }
+        Self { path: path.into(), mode: 0o644, owner: root(), group: root(), content, secret: false, former: None }
     }
 
     /// A file of the plan.
@@ -53,6 +55,7 @@ impl Target {
             group: file.group.clone(),
             content: Some(STANDARD.decode(&file.content).map_err(|_| bad("its content is not base64"))?),
             secret: file.secret,
+            former: None,
         })
     }
 
@@ -61,7 +64,7 @@ impl Target {
         format!("file {}", self.path)
     }
 
-    /// Looks at what is there. `key` blinds the digests of secrets: two reports of one run can be compared, and nothing can be guessed from them.
+    /// Looks at what is there. `key` blinds the digests of what may be secret: two reports of one run can be compared, and nothing can be guessed from them.
     ///
     /// # Errors
     /// `io`.
@@ -97,10 +100,13 @@ impl Target {
         Ok(Some(format!("{content} {:04o} {owner}:{group}", metadata.mode() & 0o7777)))
     }
 
+    /// Plain is only what the plan says itself, or a former one said: what else lies there may be, or have been, a secret.
     fn shown(&self, digest: &[u8; 32], key: &[u8; 32]) -> String {
-        match self.secret {
-            false => format!("sha256:{}", hex::encode(digest)),
-            true => format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])),
+        let plain = hex::encode(digest);
+        let wanted = self.content.as_ref().is_some_and(|content| sha256(content) == *digest);
+        match !self.secret && (wanted || self.former.as_ref() == Some(&plain)) {
+            true => format!("sha256:{plain}"),
+            false => format!("keyed:{}", hex::encode(&sha256(&[key.as_slice(), digest].concat())[..16])),
         }
     }
 

@@ -96,6 +96,7 @@ impl Wanted {
         let packages = record.leaving(machine, &dpkg::Database::read(machine)?, plan)?;
         let leaving = record.leaving_files(machine, plan)?;
         let mut targets = managed::files(plan)?;
+        targets.iter_mut().for_each(|target| target.former = record.wrote_openly(&target.path));
         if let Some(release) = kernel::chosen(machine, plan, &packages) {
             managed::boot_by_default(&mut targets, &release);
         }

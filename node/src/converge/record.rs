@@ -27,6 +27,8 @@ pub(super) struct Record {
     packages: BTreeSet<String>,
     /// Files that were not there before a stack put them there, with the SHA-256 of what it wrote.
     files: BTreeMap<String, String>,
+    /// Those of them that were no secret. What a version without this list wrote may have been one.
+    plain: BTreeSet<String>,
     /// SHA-256 of the archives that dpkg was given last: one that was cut in them is given them again.
     given: BTreeSet<String>,
 }
@@ -132,9 +134,18 @@ impl Record {
         if !ours {
             return Ok(());
         }
-        let digest = Digest::of(content).hex();
-        let former = self.files.insert(target.path.clone(), digest.clone());
-        if former.as_ref() == Some(&digest) { Ok(()) } else { self.store(machine) }
+        let before = self.clone();
+        self.files.insert(target.path.clone(), Digest::of(content).hex());
+        match target.secret {
+            true => self.plain.remove(&target.path),
+            false => self.plain.insert(target.path.clone()),
+        };
+        if *self == before { Ok(()) } else { self.store(machine) }
+    }
+
+    /// The SHA-256 of what a stack wrote there, unless it was a secret.
+    pub(super) fn wrote_openly(&self, path: &str) -> Option<String> {
+        self.files.get(path).filter(|_| self.plain.contains(path)).cloned()
     }
 
     /// After one that left is removed.
@@ -142,6 +153,7 @@ impl Record {
     /// # Errors
     /// `io`.
     pub(super) fn removed(&mut self, machine: &Machine, path: &str) -> Result<(), Failure> {
+        self.plain.remove(path);
         if self.files.remove(path).is_some() { self.store(machine) } else { Ok(()) }
     }
 

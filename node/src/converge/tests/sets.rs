@@ -186,6 +186,31 @@ fn a_file_that_a_package_of_the_next_lock_brings_is_that_packages() {
 }
 
 #[test]
+fn what_was_a_secret_is_told_by_no_digest_once_it_is_none_any_more() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let plan = |content: &str, secret| {
+        let files = [("/etc/app/token", secret), ("/etc/shadow", false)];
+        let files = files.iter().map(|(path, secret)| file(path, content, "root", *secret)).collect();
+        ConvergePlan { files, ..bundle.plan(&[]) }
+    };
+    let digest = |text: &str| hex::encode(sha2::Sha256::digest(text));
+    tree.write("/etc/shadow", "of the image\n");
+    let told = |plan: &ConvergePlan| {
+        let look = run_on(&machine, &ConvergePlan { dry_run: true, ..plan.clone() }, &cx()).expect("a look");
+        let done = run_on(&machine, plan, &cx()).expect("converged");
+        [look, done].map(|report| serde_json::to_string(&report).expect("a report")).concat()
+    };
+    let first = told(&plan("hunter2", true));
+    assert!(!first.contains(&digest("of the image\n")), "what a stack finds is not its own: {first}");
+    let second = told(&plan("text", false));
+    assert!(!second.contains(&digest("hunter2")), "{second}");
+    let third = told(&plan("more text", false));
+    let from = format!("\"before\":\"sha256:{} ", digest("text"));
+    assert!(third.contains(&from), "what a stack wrote is told: {third}");
+}
+
+#[test]
 fn a_kernel_leaves_once_another_one_runs_and_asks_for_no_boot_of_its_own() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
