@@ -190,6 +190,17 @@ pub(super) fn owns(machine: &Machine, path: &str) -> bool {
     })
 }
 
+/// The package whose file this is.
+pub(super) fn owner(machine: &Machine, path: &str) -> Option<String> {
+    let lists = std::fs::read_dir(machine.path("/var/lib/dpkg/info")).into_iter().flatten().flatten();
+    let mut lists = lists.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())));
+    lists.find_map(|(name, list)| {
+        let name = name.strip_suffix(".list")?.split(':').next()?.to_owned();
+        let bytes = std::fs::read(list).ok()?;
+        bytes.split(|byte| *byte == b'\n').any(|line| line == path.as_bytes()).then_some(name)
+    })
+}
+
 /// Waits until nobody holds dpkg's locks. Somebody may take them again right after: apt waits for them itself as well, but
 /// `dpkg --configure` does not, and only we name the holder.
 ///

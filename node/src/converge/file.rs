@@ -17,8 +17,8 @@ use crate::failure::{fatal, io};
 
 /// A file that is longer than this is not hashed but told by its length: we never write one so long.
 const HASHED_MAX: u64 = 64 << 20;
-const USERS: &str = "/etc/passwd";
-const GROUPS: &str = "/etc/group";
+pub(super) const USERS: &str = "/etc/passwd";
+pub(super) const GROUPS: &str = "/etc/group";
 
 /// A file as it must be.
 #[derive(Clone)]
@@ -124,7 +124,8 @@ impl Target {
         };
         let id = |database, name: &str| {
             let unknown = || fatal("owner_unknown", format!("file {}: no {name:?} in {database}", self.path));
-            machine.account_id(database, name)?.ok_or_else(unknown)
+            // A number is somebody's that has no name.
+            machine.account_id(database, name)?.or_else(|| name.parse().ok()).ok_or_else(unknown)
         };
         let (uid, gid) = (id(USERS, &self.owner)?, id(GROUPS, &self.group)?);
         replace(&path, content, self.mode, uid, gid).map_err(io(&self.path))

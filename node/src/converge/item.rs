@@ -93,8 +93,9 @@ pub(super) fn conclude(plan: &ConvergePlan, before: &[Item], after: &[Item]) -> 
         }
     };
     let now: BTreeSet<&str> = after.iter().map(|item| item.name.as_str()).collect();
-    // What left with a former lock is no item any more.
-    let left = before.iter().filter(|item| !item.fits && item.wanted == ABSENT && !now.contains(item.name.as_str()));
+    // What left with a former lock is no item any more, nor is a file that is again what it was before a stack wrote it.
+    let gone = |item: &Item| item.wanted == ABSENT || item.name.starts_with("file ");
+    let left = before.iter().filter(|item| !item.fits && gone(item) && !now.contains(item.name.as_str()));
     let left = left.map(|item| ItemReport {
         item: item.name.clone(),
         outcome: ItemOutcome::Changed,

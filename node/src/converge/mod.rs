@@ -19,6 +19,8 @@ pub(crate) mod services; // systemd units
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use muster_core::stacks::{ConvergePlan, ConvergeReport};
 use muster_core::wire::node::Failure;
 
@@ -69,6 +71,7 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
         return item::conclude(plan, &before, &before);
     }
     note_debts(&mut pending, &before);
+    pending.packages.extend(wanted.owners);
     pending.store(machine)?;
     change(machine, plan, &pending, cx)?;
     cx.progress("looks whether it took", None, None, None);
@@ -88,6 +91,8 @@ struct Wanted {
     targets: Vec<Target>,
     /// What left the stack and stays, with the reason.
     stay: Vec<Item>,
+    /// Packages whose files are again as they were before a stack wrote them.
+    owners: BTreeSet<String>,
 }
 
 impl Wanted {
@@ -102,7 +107,7 @@ impl Wanted {
         }
         targets.extend(leaving.go);
         let stay = packages.items().chain(leaving.stay).collect();
-        Ok(Self { packages, targets, stay })
+        Ok(Self { packages, targets, stay, owners: leaving.owners })
     }
 }
 
@@ -154,9 +159,10 @@ fn change(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobCon
     services::apply(machine, plan, pending, held, cx)
 }
 
-/// Writes what differs, and removes what left the stack.
+/// Writes what differs, and removes or puts back what left the stack.
 fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &JobContext) -> Result<(), Failure> {
     let mut record = Record::load(machine)?;
+    record.begin_keeping(machine, plan)?;
     let key = files::random()?;
     for target in targets {
         if target.observe(machine, &key)?.fits {
@@ -172,13 +178,12 @@ fn write_files(machine: &Machine, plan: &ConvergePlan, targets: &[Target], cx: &
             services::let_go(machine, plan, &target.path, cx)?;
         }
         target.write(machine)?;
-        match target.content {
-            Some(_) => cx.log(&format!("wrote {}", target.path)),
-            None => {
-                record.removed(machine, &target.path)?;
-                cx.log(&format!("removed {}", target.path));
-            }
-        }
+        let left = !planned && record.left(machine, &target.path)?;
+        cx.log(&match (&target.content, left) {
+            (None, _) => format!("removed {}", target.path),
+            (Some(_), true) => format!("put {} back as it was before a stack wrote it", target.path),
+            (Some(_), false) => format!("wrote {}", target.path),
+        });
     }
     Ok(())
 }

@@ -186,13 +186,45 @@ fn a_file_that_a_package_of_the_next_lock_brings_is_that_packages() {
 }
 
 #[test]
+fn a_packages_configuration_is_its_own_again_once_the_stack_lets_go_of_it() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    let (path, item) = ("/etc/site.conf", "file /etc/site.conf");
+    let mut without = bundle.plan(&[("site", "1.0")]);
+    without.services = vec![ServiceItem { name: "site".into(), enabled: true, running: true, restart_on: vec![] }];
+    let with = ConvergePlan { files: vec![file(path, "of the stack\n", "root", false)], ..without.clone() };
+    run_on(&machine, &with, &cx()).expect("package and file at once");
+    let look = run_on(&machine, &ConvergePlan { dry_run: true, ..without.clone() }, &cx()).expect("a look");
+    assert_eq!(outcomes(&look, ItemOutcome::Differs), [item], "it is no part of that stack");
+    let back = run_on(&machine, &without, &cx()).expect("without the file");
+    assert_eq!(outcomes(&back, ItemOutcome::Changed), [item]);
+    let mode = tree.path(path).metadata().expect("the file").permissions().mode() & 0o7777;
+    assert_eq!((tree.text(path).as_str(), mode), ("of the package\n", 0o755), "as the package here has it");
+    assert!(tree.text("/var/log/units").ends_with("restart site.service\n"), "{}", tree.text("/var/log/units"));
+    assert!(run_on(&machine, &without, &cx()).expect("and again").clean());
+    assert!(
+        std::fs::read_dir(tree.path("/var/lib/muster/former")).expect("a folder").next().is_none(),
+        "nothing is left"
+    );
+
+    // Written by a version that kept nothing.
+    run_on(&machine, &with, &cx()).expect("the file again");
+    tree.write("/var/lib/muster/record.json", r#"{"version":1,"packages":["site"],"files":{}}"#);
+    let changed = ConvergePlan { files: vec![file(path, "another\n", "root", false)], ..without.clone() };
+    run_on(&machine, &changed, &cx()).expect("by this version");
+    let report = run_on(&machine, &without, &cx()).expect("without the file");
+    let told = report.items.iter().find(|told| told.item == item).and_then(|told| told.after.clone());
+    assert_eq!(told.as_deref(), Some("left: what was there before a stack wrote it is not known"));
+    assert_eq!(tree.text(path), "another\n");
+}
+
+#[test]
 fn what_was_a_secret_is_told_by_no_digest_once_it_is_none_any_more() {
     let Some((tree, bundle)) = setup() else { return };
     let machine = tree.machine();
     let plan = |content: &str, secret| {
-        let files = [("/etc/app/token", secret), ("/etc/shadow", false)];
-        let files = files.iter().map(|(path, secret)| file(path, content, "root", *secret)).collect();
-        ConvergePlan { files, ..bundle.plan(&[]) }
+        let found = file("/etc/shadow", "of the stack\n", "root", false);
+        ConvergePlan { files: vec![file("/etc/app/token", content, "root", secret), found], ..bundle.plan(&[]) }
     };
     let digest = |text: &str| hex::encode(sha2::Sha256::digest(text));
     tree.write("/etc/shadow", "of the image\n");
@@ -258,7 +290,8 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
     let look = run_on(&machine, &new, &cx()).expect("a look");
     let mut differ = outcomes(&look, ItemOutcome::Differs);
     differ.sort_unstable();
-    let wanted = ["/etc/site.conf", "/etc/site.key", drop_in, unit].map(|path| format!("file {path}"));
+    let wanted =
+        ["/etc/of-the-image.conf", "/etc/site.conf", "/etc/site.key", drop_in, unit].map(|path| format!("file {path}"));
     assert_eq!(differ, wanted, "a plan names what leaves");
     let said = look.items.iter().filter(|item| item.after.as_ref().is_some_and(|after| after.starts_with("left: ")));
     let said: Vec<&str> = said.map(|item| item.item.as_str()).collect();
@@ -277,6 +310,7 @@ fn a_file_that_left_the_stack_leaves_the_node_unless_somebody_changed_it() {
     }
     let left: Vec<&str> = paths.into_iter().filter(|path| tree.path(path).exists()).collect();
     assert_eq!(left, ["/etc/changed.conf", "/etc/of-the-image.conf", "/etc/drv-580.conf"]);
+    assert_eq!(tree.text("/etc/of-the-image.conf"), "image\n");
     assert_eq!(&tree.text("/var/log/units")[before..], "disable site.service\ndaemon-reload\n");
     assert!(run_on(&machine, &new, &cx()).expect("and again").clean());
     run_on(&machine, &old, &cx()).expect("and back");
