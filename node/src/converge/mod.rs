@@ -73,7 +73,7 @@ pub(crate) fn run_on(machine: &Machine, plan: &ConvergePlan, cx: &JobContext) ->
     note_debts(&mut pending, &before);
     pending.packages.extend(wanted.owners);
     pending.store(machine)?;
-    change(machine, plan, &pending, cx)?;
+    change(machine, plan, &mut pending, cx)?;
     cx.progress("looks whether it took", None, None, None);
     let after = observe(machine, plan, &Wanted::of(machine, plan)?, &key, cx)?;
     let report = item::conclude(plan, &before, &after)?;
@@ -138,11 +138,15 @@ fn note_debts(pending: &mut Pending, before: &[Item]) {
         if let Some(path) = item.name.strip_prefix("file ") {
             pending.paths.insert(path.to_owned());
         }
+        // What starts now starts without it.
+        if ["package ", "file "].iter().any(|kind| item.name.starts_with(kind)) {
+            pending.begun.clear();
+        }
     }
 }
 
 /// Packages first, because files may belong to users that packages make; services last, because they read the files.
-fn change(machine: &Machine, plan: &ConvergePlan, pending: &Pending, cx: &JobContext) -> Result<(), Failure> {
+fn change(machine: &Machine, plan: &ConvergePlan, pending: &mut Pending, cx: &JobContext) -> Result<(), Failure> {
     cx.check()?;
     apt::write_sources(machine, plan)?;
     apt::converge(machine, plan, cx)?;

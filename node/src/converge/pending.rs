@@ -22,6 +22,9 @@ pub(super) struct Pending {
     pub packages: BTreeSet<String>,
     /// Paths that change: units that name them are to be restarted.
     pub paths: BTreeSet<String>,
+    /// Units whose start for these was begun: one that takes longer than a run is waited for by the next, not begun anew.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub begun: BTreeSet<String>,
 }
 
 impl Pending {

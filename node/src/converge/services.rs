@@ -14,8 +14,13 @@ use crate::job::JobContext;
 use crate::tool;
 
 const SHOW_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longer than systemd's own 90 s for a start, so that its reason is heard rather than our kill.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(150);
+/// systemd's own for a start and for a stop, where a unit says nothing else.
+const UNIT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longer than systemd's own, so that its reason is heard rather than our kill.
+const MARGIN: Duration = Duration::from_secs(60);
+/// What is asked of each unit.
+const PROPERTIES: &str =
+    "--property=Id,Names,LoadState,ActiveState,UnitFileState,EnvironmentFiles,TimeoutStartUSec,TimeoutStopUSec";
 /// Where unit files and drop-ins of the administrator are.
 const UNITS: &str = "/etc/systemd/system/";
 /// Files that a package may own.
@@ -26,6 +31,10 @@ const ENABLED: [&str; 6] = ["enabled", "enabled-runtime", "linked", "alias", "st
 /// How a unit is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
+    /// Its own and its aliases.
+    names: BTreeSet<String>,
+    /// How long systemd may stop and start it; nothing where it has no limit.
+    limit: Option<Duration>,
     pub(crate) load: String,
     pub(crate) active: String,
     pub(crate) file: String,
@@ -100,8 +109,7 @@ pub(crate) fn observe(
         return Ok(BTreeMap::new());
     }
     let names: Vec<String> = plan.services.iter().map(|service| unit_name(&service.name)).collect();
-    let mut argv =
-        vec!["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState,EnvironmentFiles", "--"];
+    let mut argv = vec!["systemctl", "show", PROPERTIES, "--"];
     argv.extend(names.iter().map(String::as_str));
     let answer = machine.output(cx, "systemd_unreadable", &argv, SHOW_TIMEOUT)?;
     let units = parse(&String::from_utf8_lossy(&answer));
@@ -123,10 +131,35 @@ fn parse(answer: &str) -> Vec<Unit> {
             // `EnvironmentFiles=/etc/default/slurmd (ignore_errors=yes)`, a line for each.
             let files = stanza.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
             let environment = files.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
+            let names = format!("{} {}", value("Id"), value("Names"));
+            let names = names.split_whitespace().map(str::to_owned).collect();
+            let limit = span(&value("TimeoutStartUSec")).zip(span(&value("TimeoutStopUSec")));
+            let limit = limit.map(|(start, stop)| start.saturating_add(stop));
             let (load, active, file) = (value("LoadState"), value("ActiveState"), value("UnitFileState"));
-            Unit { load, active, file, environment }
+            Unit { names, limit, load, active, file, environment }
         })
         .collect()
+}
+
+/// `1min 30s`, as systemd writes a span of time (systemd.time(7)); nothing for `infinity`.
+fn span(text: &str) -> Option<Duration> {
+    if text == "infinity" {
+        return None;
+    }
+    let seconds = |word: &str| {
+        let (number, unit) = word.split_at(word.find(|c: char| c.is_ascii_alphabetic())?);
+        let seconds = match unit {
+            "us" | "ms" => return Some(1),
+            "s" => 1,
+            "min" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            _ => return None,
+        };
+        Some(number.parse::<f64>().ok()?.ceil() as u64 * seconds)
+    };
+    let told: Option<Vec<u64>> = text.split_whitespace().map(seconds).collect();
+    Some(told.filter(|told| !told.is_empty()).map_or(UNIT_TIMEOUT, |told| Duration::from_secs(told.iter().sum())))
 }
 
 /// Enables, disables, starts, stops, and restarts what has changed under it. While a reboot is due nothing is started or restarted: a unit of a new
@@ -137,7 +170,7 @@ fn parse(answer: &str) -> Vec<Unit> {
 pub(super) fn apply(
     machine: &Machine,
     plan: &ConvergePlan,
-    pending: &Pending,
+    pending: &mut Pending,
     held: bool,
     cx: &JobContext,
 ) -> Result<(), Failure> {
@@ -164,24 +197,28 @@ pub(super) fn apply(
             let verb = if service.enabled { "enable" } else { "disable" };
             systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
         }
-        let stale = owned.contains(&name)
-            || owned.contains(&template(&name))
+        let stale = unit.names.iter().any(|name| owned.contains(name) || owned.contains(&template(name)))
             || service.restart_on.iter().any(|path| pending.paths.contains(path))
-            || pending.paths.iter().any(|path| is_read_by(path, &name, &unit));
+            || pending.paths.iter().any(|path| is_read_by(path, &unit));
+        let joins = unit.active == "activating" && pending.begun.contains(&name);
         let running = matches!(unit.active.as_str(), "active" | "reloading" | "activating");
         let verb = match (service.running, running, stale) {
             (true, false, _) | (true, true, true) if held => continue,
-            (true, false, _) => "start",
-            (true, true, true) => "restart",
+            // It is starting for these very changes since a run that did not wait for its end: this one does.
+            (true, false, _) | (true, true, true) if joins || !running => "start",
+            (true, _, true) => "restart",
             (false, true, _) => "stop",
-            (true, true, false) | (false, false, _) => continue,
+            (true, _, false) | (false, false, _) => continue,
         };
         cx.progress(&format!("{verb}s {name}"), None, None, None);
         if verb == "start" && unit.active == "failed" {
             // A unit that failed often may be held back by its start limit, also when the cause is mended.
             systemctl(machine, cx, &["reset-failed", "--", &name], Some(&name))?;
         }
-        systemctl(machine, cx, &[verb, "--", &name], Some(&name))?;
+        if verb != "stop" && pending.begun.insert(name.clone()) {
+            pending.store(machine)?;
+        }
+        change(machine, cx, &[verb, "--", &name], Some(&name), unit.limit)?;
     }
     Ok(())
 }
@@ -200,10 +237,11 @@ pub(super) fn let_go(machine: &Machine, plan: &ConvergePlan, path: &str, cx: &Jo
 }
 
 /// Whether a unit has this file for its unit file, a drop-in of its own, or its environment.
-fn is_read_by(path: &str, name: &str, unit: &Unit) -> bool {
+fn is_read_by(path: &str, unit: &Unit) -> bool {
     let own = path.strip_prefix(UNITS).map(|rest| rest.split('/').next().unwrap_or(rest));
     let own = own.map(|first| first.strip_suffix(".d").unwrap_or(first));
-    own.is_some_and(|own| own == name || own == template(name)) || unit.environment.iter().any(|read| read == path)
+    let is_own = |own: &str| unit.names.iter().any(|name| own == name || own == template(name));
+    own.is_some_and(is_own) || unit.environment.iter().any(|read| read == path)
 }
 
 /// `getty@tty1.service` is of `getty@.service`; any other name is its own.
@@ -215,12 +253,26 @@ fn template(name: &str) -> String {
 }
 
 fn systemctl(machine: &Machine, cx: &JobContext, arguments: &[&str], unit: Option<&str>) -> Result<(), Failure> {
+    change(machine, cx, arguments, unit, Some(2 * UNIT_TIMEOUT))
+}
+
+/// Within the time that systemd itself may take for the unit; where that has no limit, the job's counts.
+fn change(
+    machine: &Machine,
+    cx: &JobContext,
+    arguments: &[&str],
+    unit: Option<&str>,
+    limit: Option<Duration>,
+) -> Result<(), Failure> {
     let argv: Vec<&str> = ["systemctl", "--no-ask-password"].into_iter().chain(arguments.iter().copied()).collect();
-    machine.output(cx, "service_failed", &argv, CHANGE_TIMEOUT).map(drop).map_err(|failure| {
-        let Some(unit) = unit.filter(|_| failure.code == "service_failed") else { return failure };
+    let limit = limit.map_or(Duration::MAX, |limit| limit.saturating_add(MARGIN));
+    machine.output(cx, "service_failed", &argv, limit).map(drop).map_err(|failure| {
+        let slow = failure.code == "tool_timeout";
+        let Some(unit) = unit.filter(|_| slow || failure.code == "service_failed") else { return failure };
+        let failure = if slow { retryable("tool_timeout", format!("{unit}: {}", failure.message)) } else { failure };
         let journal = ["journalctl", "--unit", unit, "--lines", "12", "--no-pager", "--output", "cat"];
         let log = machine.output(cx, "service_failed", &journal, SHOW_TIMEOUT).unwrap_or_default();
-        retryable("service_failed", format!("{}; its log ends: {}", failure.message, tool::tail(&log, 1200)))
+        retryable(&failure.code, format!("{}; its log ends: {}", failure.message, tool::tail(&log, 1200)))
     })
 }
 
@@ -281,7 +333,7 @@ mod tests {
             load: "loaded".into(),
             active: active.into(),
             file: file.into(),
-            environment: Vec::new(),
+            ..Unit::default()
         };
         assert!(item(&service(true, true), Some(&unit("active", "enabled"))).fits);
         assert!(item(&service(true, true), Some(&unit("active", "static"))).fits);
@@ -295,12 +347,13 @@ mod tests {
 
     #[test]
     fn a_unit_reads_its_own_files_and_nobody_elses() {
-        let unit = Unit { environment: vec!["/etc/default/slurmd".into()], ..Unit::default() };
-        let reads = |path: &str| is_read_by(path, "slurmd.service", &unit);
+        let named = |name: &str| Unit { names: BTreeSet::from([name.to_owned()]), ..Unit::default() };
+        let unit = Unit { environment: vec!["/etc/default/slurmd".into()], ..named("slurmd.service") };
+        let reads = |path: &str| is_read_by(path, &unit);
         assert!(reads("/etc/systemd/system/slurmd.service") && reads("/etc/systemd/system/slurmd.service.d/10-a.conf"));
         assert!(reads("/etc/default/slurmd"));
         assert!(!reads("/etc/default/munge") && !reads("/etc/systemd/system/munge.service.d/10-a.conf"));
-        let getty = |path: &str| is_read_by(path, "getty@tty1.service", &Unit::default());
+        let getty = |path: &str| is_read_by(path, &named("getty@tty1.service"));
         assert!(
             getty("/etc/systemd/system/getty@.service.d/a.conf") && getty("/etc/systemd/system/getty@tty1.service")
         );
@@ -309,13 +362,15 @@ mod tests {
 
     #[test]
     fn stanzas_are_told_apart() {
-        let answer = "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\
+        let answer = "Id=a.service\nNames=b.service a.service\nTimeoutStartUSec=15min 1.5s\nTimeoutStopUSec=1min 30s\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\
                       EnvironmentFiles=/etc/default/a (ignore_errors=yes)\nEnvironmentFiles=/etc/b (ignore_errors=no)\n\n\
-                      Id=b.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
+                      Id=b.service\nTimeoutStartUSec=infinity\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
         let units = parse(answer);
         assert_eq!(units.len(), 2);
         // The form of the lines is that of systemd's own `systemctl show` (src/systemctl/systemctl-show.c).
         assert_eq!(units[0].environment, ["/etc/default/a", "/etc/b"]);
         assert_eq!((units[0].active.as_str(), units[1].load.as_str()), ("active", "not-found"));
+        assert_eq!((units[0].limit, units[1].limit), (Some(Duration::from_secs(15 * 60 + 2 + 90)), None));
+        assert_eq!((span(""), units[0].names.len()), (Some(UNIT_TIMEOUT), 2));
     }
 }

@@ -270,3 +270,38 @@ fn a_running_unit_is_restarted_for_its_package_its_drop_in_and_its_environment()
         assert!(run_on(&machine, &plan(version, files), &cx()).expect("and again").clean());
     }
 }
+
+#[test]
+fn a_unit_that_starts_for_longer_than_a_run_is_waited_for_by_the_next() {
+    let Some((tree, bundle)) = setup() else { return };
+    let (machine, mut plan) = (tree.machine(), full_plan(&bundle));
+    plan.kernel_args.clear();
+    run_on(&machine, &plan, &cx()).expect("the start");
+    tree.write("/var/lib/units/daemon.service.slow", "");
+    plan.files[0].content = STANDARD.encode("listen more\n");
+    let late = failure(run_on(&machine, &plan, &JobContext::foreground(Duration::from_secs(10))));
+    assert!(late.code == "tool_timeout" && late.message.starts_with("daemon.service: "), "it names the unit: {late:?}");
+    let before = tree.text("/var/log/units").len();
+    tree.remove("/var/lib/units/daemon.service.slow");
+    run_on(&machine, &plan, &cx()).expect("the next run");
+    assert_eq!(&tree.text("/var/log/units")[before..], "start daemon.service\n");
+}
+
+#[test]
+fn a_unit_that_is_called_by_an_alias_is_restarted_for_its_package_and_its_drop_in() {
+    let Some((tree, bundle)) = setup() else { return };
+    let machine = tree.machine();
+    tree.write("/var/lib/units/slowd.service.alias", "slow.service");
+    let plan = |version: &str, files: Vec<PlannedFile>| {
+        let services = vec![ServiceItem { name: "slowd".into(), enabled: true, running: true, restart_on: vec![] }];
+        ConvergePlan { services, files, ..bundle.plan(&[("slow", version)]) }
+    };
+    run_on(&machine, &plan("1.0", vec![]), &cx()).expect("the start");
+    let drop_in = file("/etc/systemd/system/slow.service.d/10-site.conf", "[Service]\nNice=5\n", "root", false);
+    for files in [vec![], vec![drop_in]] {
+        let before = tree.text("/var/log/units").len();
+        run_on(&machine, &plan("2.0", files), &cx()).expect("changed");
+        let done = tree.text("/var/log/units")[before..].to_owned();
+        assert!(done.ends_with("restart slowd.service\n"), "{done}");
+    }
+}

@@ -23,12 +23,14 @@ verb=$1; shift
 for unit in "$@"; do
     case $verb in
     show)
-        load=not-found; active=inactive; file=
-        [ ! -e /lib/systemd/system/$unit -a ! -e /etc/systemd/system/$unit ] || { load=loaded; file=disabled; }
+        load=not-found; active=inactive; file=; id=$unit
+        [ ! -e $state/$unit.alias ] || id=$(cat $state/$unit.alias)
+        [ ! -e /lib/systemd/system/$id -a ! -e /etc/systemd/system/$id ] || { load=loaded; file=disabled; }
         [ ! -e $state/$unit.enabled ] || file=enabled
         [ ! -e $state/$unit.masked ] || { load=masked; file=masked; }
         [ ! -e $state/$unit.active ] || active=active
-        printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' $unit $load $active $file
+        [ ! -e $state/$unit.activating ] || active=activating
+        printf 'Id=%s\nNames=%s %s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' $id $unit $id $load $active $file
         [ ! -e $state/$unit.environment ] || sed 's/.*/EnvironmentFiles=& (ignore_errors=yes)/' $state/$unit.environment
         echo ;;
     unmask) rm -f $state/$unit.masked ;;
@@ -40,6 +42,8 @@ for unit in "$@"; do
     start | restart)
         rm -f $state/$unit.active
         [ ! -e $state/$unit.broken ] || { echo "Job for $unit failed." >&2; exit 1; }
+        [ ! -e $state/$unit.slow ] || { touch $state/$unit.activating; sleep 60; }
+        rm -f $state/$unit.activating
         touch $state/$unit.active ;;
     stop) rm -f $state/$unit.active ;;
     esac
