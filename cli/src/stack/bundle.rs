@@ -21,6 +21,18 @@ struct Description<'a> {
     files: &'a Files,
 }
 
+/// Removes archives of an earlier lock that the index describes otherwise by now: whoever builds packages builds them anew under the same version, and apt
+/// takes what is there by its name.
+pub(super) fn discard_stale(resolved: &[Resolved], apt: &PrivateApt) -> anyhow::Result<()> {
+    for Resolved { package, .. } in resolved {
+        let path = apt.archive(&package.name, &package.version, &package.arch);
+        if path.exists() && measure(&path)? != (package.sha256, package.size) {
+            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes the blobs; returns the digest of the one that names them. The same closure gives the same blobs, whenever and wherever.
 pub(super) fn write(resolved: &[Resolved], images: Files, apt: &PrivateApt, blobs: &Path) -> anyhow::Result<Digest> {
     let mut files = images;

@@ -259,6 +259,7 @@ async fn lock_stack(args: &LockArgs) -> anyhow::Result<StackSpec> {
         // Of a recorded index neither size nor digest is true: no node may be told them.
         (false, _) => {}
         (true, Some(blobs)) => {
+            bundle::discard_stale(&resolved, &apt)?;
             apt.download(&spec.packages, &absent).await?;
             let images = bundle::images(&spec, &args.firmware, blobs)?;
             spec.bundle = Some(bundle::write(&resolved, images, &apt, blobs)?);

@@ -201,6 +201,17 @@ async fn what_cannot_be_locked_says_why() {
 }
 
 #[tokio::test]
+async fn an_archive_of_an_earlier_build_is_fetched_anew() {
+    let bench = Bench::new();
+    let first = bench.lock(STACK, true, "one").await.unwrap();
+    let kept = bench.path("one/apt/archives/tool_1.0-1_amd64.deb");
+    assert!(kept.exists(), "or nothing is tried");
+    std::fs::write(&kept, b"as it was built before").unwrap();
+    let again = bench.lock(STACK, true, "one").await.unwrap();
+    assert_eq!((again.bundle, again.lock), (first.bundle, first.lock));
+}
+
+#[tokio::test]
 async fn a_downloaded_package_that_is_not_the_indexed_one_is_refused() {
     let bench = Bench::new();
     bench.lock(STACK, true, "one").await.unwrap();
