@@ -37,6 +37,12 @@ pub struct Wait {
     pub until: Option<Timestamp>,
 }
 
+/// What is awaited, as a part of a sentence: agents say "waiting for SSH", and muster-node "waits for process 7", where others name the thing.
+pub fn waits_for(condition: &str) -> String {
+    let awaited = ["waiting for ", "waits for "].iter().find_map(|said| condition.strip_prefix(said));
+    format!("waits for {}", awaited.unwrap_or(condition))
+}
+
 /// A move and what goes with it, in the same transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
@@ -304,5 +310,17 @@ pub(super) fn leave_cluster(node: &Snapshot, now: Timestamp, wanted: Move) -> De
             Decision::Retry(Step::Remove, *at + back_off(*round))
         }
         _ => follow(&node.unstoppable(), now, &[Step::Remove], || Decision::Advance(wanted.with(Effect::LeaveCluster))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_says_what_is_awaited_it_is_one_sentence() {
+        let said = ["waiting for SSH on n1", "waits for process 7, which holds a lock", "the site's agent"];
+        let read = ["waits for SSH on n1", "waits for process 7, which holds a lock", "waits for the site's agent"];
+        assert_eq!(said.map(waits_for), read);
     }
 }

@@ -6,6 +6,7 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
+use muster_core::lifecycle::decision::waits_for;
 use muster_core::lifecycle::state::State as NodeState;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -204,7 +205,7 @@ fn tiles(counts: &BTreeMap<String, i64>) -> Vec<Tile> {
 fn overdue(row: AttentionRow, now: Timestamp) -> Attention {
     let late = row.deadline_at.map(|at| now.duration_since(at.to_jiff()));
     let age = late.map(|late| format!("overdue by {}", format::duration(late))).unwrap_or_default();
-    let why = row.waiting_for.as_deref().map(|condition| format!("waits for {condition}"));
+    let why = row.waiting_for.as_deref().map(waits_for);
     attention(&row, age, why.or_else(|| row.reason.clone()))
 }
 

@@ -37,6 +37,8 @@ fcntl(F, F_SETLK, $lock) or die;
 open(H, ">", "/run/held") or die;
 sleep 1200;
 "#;
+/// Of the step that did not get it.
+const LOCK_TOLD: &str = "/var/lib/dpkg/lock-frontend has been held by process";
 /// Waits until it has the lock.
 const HELD: &str = "for try in $(seq 100); do [ -e /run/held ] && exit 0; sleep 0.2; done; exit 1";
 
@@ -237,32 +239,24 @@ async fn a_lock_is_waited_for(cast: &mut Cast<'_>) -> anyhow::Result<()> {
     cast.veteran(NODE)?.run(&[HELD]).await.context("nobody holds the lock")?;
     cast.ask("retry", &[NODE], &["--reason", "there is room again"]).await?;
     let client = cast.programs.client();
-    for (what, told) in [
-        ("the lock to be waited for", "waits for process"),
-        ("the lock to be told", "/var/lib/dpkg/lock-frontend has been held by process"),
-    ] {
-        let mut said = String::new();
-        let heard = cast.watch.until(client, what, CONVERGE, async |_| {
-            said = of_converge(&newest(client).await?);
-            Ok(said.contains(told) && said.contains("(perl)"))
-        });
-        heard.await?;
-        cast.watch.say(&said);
-    }
+    let waits = cast.watch.until(client, "the lock to be waited for", CONVERGE, async |fleet| {
+        let why = fleet.get(NODE).and_then(|node| node.why.waiting_for.clone()).unwrap_or_default();
+        Ok(why.contains("(perl)") && why.contains("/var/lib/dpkg/lock-frontend"))
+    });
+    waits.await?;
+    println!("{}", cast.ask("why", &[NODE], &[]).await?.trim_end());
+    let mut told = None;
+    let heard = cast.watch.until(client, "the lock to be told", CONVERGE, async |_| {
+        let timeline = client.node_timeline(NODE).await?.items;
+        told = timeline.into_iter().map(|entry| entry.summary).find(|summary| summary.contains(LOCK_TOLD));
+        Ok(told.is_some())
+    });
+    heard.await?;
+    cast.watch.say(&told.unwrap_or_default());
     are(cast, "2.0").await?;
     cast.veteran(NODE)?.run(&["systemctl stop other-packages"]).await?;
     in_service(cast).await?;
     are(cast, "1.0").await
-}
-
-/// What the step that converges says: of itself, or why it failed.
-fn of_converge(operation: &Operation) -> String {
-    let steps = operation.steps.iter().rev().filter(|step| step.step == "converge");
-    let said = steps.filter_map(|step| match &step.failure {
-        Some(failure) => Some(failure.message.clone()),
-        None => step.progress.as_ref().map(|progress| progress.message.clone()),
-    });
-    said.collect::<Vec<_>>().join("; ")
 }
 
 async fn leaves_with_its_lock(options: &DemoOptions, cast: &mut Cast<'_>) -> anyhow::Result<()> {

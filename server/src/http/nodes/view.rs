@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use muster_api::nodes::{Condition, LastGateRun, NodeAddress, NodeStatus, Why};
 use muster_api::object::Object;
 use muster_core::ids::NodeId;
+use muster_core::lifecycle::decision::waits_for;
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -151,7 +152,7 @@ fn why(row: &NodeRow) -> Why {
         add(format!("; it was asked to {wish}"));
     }
     if let Some(condition) = &row.waiting_for {
-        add(format!("; it waits for {condition}"));
+        add(format!("; it {}", waits_for(condition)));
         if let Some(owner) = &row.waiting_owner {
             add(format!(" ({owner} must act)"));
         }

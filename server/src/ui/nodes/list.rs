@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use jiff::Timestamp;
 use muster_core::ids::NodeId;
+use muster_core::lifecycle::decision::waits_for;
 use muster_core::lifecycle::state::State as NodeState;
 use serde::Deserialize;
 
@@ -171,7 +172,7 @@ impl NodesQuery {
 }
 
 fn row(node: NodeRow, addresses: &[AddressRow], now: Timestamp) -> Row {
-    let waiting = node.waiting_for.as_deref().map(|condition| format!("waits for {condition}"));
+    let waiting = node.waiting_for.as_deref().map(waits_for);
     let why = match node.state.as_str() {
         "quarantined" | "failed" => node.reason.clone().or(waiting),
         _ => waiting.or_else(|| node.reason.clone()),

@@ -9,6 +9,7 @@ use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use muster_api::operations::{OperationResult, ResultLink};
 use muster_core::ids::OperationId;
+use muster_core::lifecycle::decision::waits_for;
 use serde::Deserialize;
 
 use super::chips::{self, Chip};
@@ -119,7 +120,7 @@ fn line(row: OperationRow, now: Timestamp) -> Row {
 fn told(row: &OperationRow) -> String {
     let running = matches!(row.state.as_str(), "queued" | "running" | "unknown");
     let error = row.error.as_ref().map(|error| member(error, "message").to_owned()).filter(|text| !text.is_empty());
-    let waiting = row.waiting_for.as_ref().filter(|_| running).map(|condition| format!("waits for {condition}"));
+    let waiting = row.waiting_for.as_deref().filter(|_| running).map(waits_for);
     error.or(waiting).unwrap_or_else(|| row.message.clone())
 }
 
