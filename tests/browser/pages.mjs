@@ -11,6 +11,8 @@ const url = process.env.MUSTER_URL ?? "http://127.0.0.1:8080";
 const shots = process.env.MUSTER_SHOTS;
 const node = process.env.MUSTER_NODE;
 const PAGE_MS = 10_000;
+// The drawing of a page of hundreds of lines, on a machine that emulates others beside it.
+const SHOT_MS = 60_000;
 
 const pages = [
   ["fleet", "/", "Fleet"],
@@ -45,7 +47,7 @@ function listen(page, where) {
 }
 
 async function shoot(page, name) {
-  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true, timeout: SHOT_MS });
 }
 
 async function signIn(page) {
