@@ -219,7 +219,8 @@ impl<'rack> Veteran<'rack> {
     }
 }
 
-async fn finished(what: &str, command: &mut Command) -> anyhow::Result<String> {
+/// What a command printed that ended well, within its time.
+pub(super) async fn finished(what: &str, command: &mut Command) -> anyhow::Result<String> {
     let ran =
         tokio::time::timeout(COMMAND_LIMIT, command.output()).await.with_context(|| format!("{what} hangs"))??;
     match ran.status.success() {

@@ -1,7 +1,7 @@
 //! The moves of a turn: from one state to the next, and what becomes of the wishes and operations that asked for it.
 
 use jiff::Timestamp;
-use muster_core::lifecycle::decision::{Effect, Move, Wait};
+use muster_core::lifecycle::decision::{Effect, Move, Wait, waits_for};
 use muster_core::lifecycle::state::{State, Wish};
 use muster_core::lifecycle::table;
 use serde_json::json;
@@ -101,7 +101,7 @@ pub(super) async fn refuse_wish(
     let goes_on = |wish: Wish| wish == Wish::Release || (wish == Wish::Sweep && wait.until.is_some());
     let Some(wish) = node.wish.filter(|wish| node.state.is_resting() && !goes_on(*wish)) else { return Ok(()) };
     db::lifecycle::drop_wish(conn, node.id).await?;
-    refused(conn, node, wish, &format!("it is {} and waits for {}", node.state, wait.condition), now).await
+    refused(conn, node, wish, &format!("it is {} and {}", node.state, waits_for(&wait.condition)), now).await
 }
 
 /// Ends the operation of a wish that was granted where the node is.

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use tokio::process::Command;
 
 use super::super::artifacts::digest;
+use super::super::veteran::finished;
 
 /// Each package, and what it needs in its own version.
 pub(super) const TUPLE: [(&str, &[&str]); 5] = [
@@ -71,8 +72,7 @@ async fn package(folder: &Path, name: &str, version: &str, needs: &[&str]) -> an
     let file = folder.join(&filename);
     let mut build = Command::new("dpkg-deb");
     build.args(["--root-owner-group", "--build"]).arg(&tree).arg(&file).kill_on_drop(true);
-    let built = build.output().await.context("start dpkg-deb")?;
-    ensure!(built.status.success(), "dpkg-deb: {}", String::from_utf8_lossy(&built.stderr).trim());
+    finished("dpkg-deb", &mut build).await?;
     std::fs::remove_dir_all(&tree)?;
     let (size, sha256) = (file.metadata()?.len(), digest(&file)?.hex());
     Ok(format!("{control}Filename: {filename}\nSize: {size}\nSHA256: {sha256}\n\n"))
